@@ -1,0 +1,2 @@
+//! The `hcq` command.
+fn main() {}
