@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Links the proof for each target and judges the ELF file: it links with no allocator, no symbol of the allocator
+# is in it, and the symbols of core::panicking are at most as many as tests/link/panics allows.
+#
+#   tests/link/check.sh TARGET_DIR TARGET...
+set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+repo="$(cd "$here/../.." && pwd)"
+out=$1
+shift
+limit="$(grep -vE '^(#|$)' "$here/panics")"
+
+fail() {
+    printf '   error: %s\n' "$*" >&2
+    exit 1
+}
+
+build() { # build TARGET [FEATURES]
+    cargo build --quiet --release --manifest-path "$here/Cargo.toml" --target-dir "$out" --target "$1" \
+        --features "${2:-}"
+}
+
+# Names of the symbols of an ELF file of any machine, a line each.
+symbols() { readelf --symbols --wide "$1" | awk 'NF >= 8 { print $8 }'; }
+
+# How many symbols of FILE match PATTERN.
+count() { symbols "$1" | grep -cE "$2" || true; }
+
+ALLOCATOR='__rust_(alloc|realloc|dealloc|no_alloc_shim)|5alloc5alloc|alloc::alloc'
+PANIC='panicking|rust_begin_unwind'
+
+command -v readelf >/dev/null || fail "readelf is missing (apt-get install binutils)"
+
+# What the proof must name: each public function of the crates, outside their tests, as `Type::function`.
+public_functions() {
+    git -C "$repo" ls-files -co --exclude-standard 'hcq-nostd/src/*.rs' 'drivers/*/src/*.rs' |
+        grep -v 'tests\.rs$\|/tests/' | while read -r file; do
+        awk -v file="$file" '
+            /^#\[cfg\(.*test/ { exit }                     # a test module, at the end of its file
+            /^impl|^unsafe impl/ {
+                type = $0
+                sub(/^(unsafe )?impl(<([^<>]|<[^<>]*>)*>)? +/, "", type)  # the generics of the block
+                sub(/^.* for /, "", type)                  # the trait
+                sub(/[<{ ].*/, "", type)
+            }
+            /^}/ { type = "" }
+            match($0, /^ *pub (const )?(unsafe )?(extern "C" )?fn [a-z_0-9]+/) {
+                name = substr($0, RSTART, RLENGTH)
+                sub(/.*fn /, "", name)
+                print file ":" type ":" name
+            }' "$repo/$file"
+    done | sort -u
+}
+
+missing=0 named=0
+while IFS=: read -r file type function; do
+    if grep -qE "\b${type:+$type(::<.*>)?::}$function\b" "$here"/src/*.rs; then
+        named=$((named + 1))
+    else
+        missing=$((missing + 1))
+        printf '   not in the proof: %s%s of %s\n' "${type:+$type::}" "$function" "$file"
+    fi
+done < <(public_functions)
+printf '   public functions in the proof: %d, not in it: %d\n' "$named" "$missing"
+[ "$missing" = 0 ] || fail "add them to tests/link/src"
+
+for target in "$@"; do
+    build "$target"
+    elf="$out/$target/release/hcq-link"
+    [ "$(count "$elf" '^_start$')" = 1 ] || fail "$target: no symbol table to judge"
+    allocs="$(count "$elf" "$ALLOCATOR")"
+    panics="$(count "$elf" "$PANIC")"
+    read -r text data bss _ < <(size "$elf" | tail -n 1)
+    printf '   %-28s linked: %d functions, text %d, data %d, bss %d; allocator symbols %d, panicking symbols %d (limit %d)\n' \
+        "$target" "$(readelf --symbols --wide "$elf" | grep -c ' FUNC ')" "$text" "$data" "$bss" "$allocs" "$panics" "$limit"
+    [ "$allocs" = 0 ] || fail "$target: $(symbols "$elf" | grep -E "$ALLOCATOR")"
+    [ "$panics" -le "$limit" ] || fail "$target: more panicking symbols than tests/link/panics allows:
+$(symbols "$elf" | grep -E "$PANIC")"
+done
+
+# The check sees what it is there to see.
+if build "$1" plant-alloc 2>"$out/plant.log"; then
+    fail "a planted allocation linked"
+fi
+grep -q 'no global memory allocator found' "$out/plant.log" || fail "the planted allocation failed for another reason:
+$(cat "$out/plant.log")"
+build "$1" plant-panic
+planted="$(count "$out/$1/release/hcq-link" "$PANIC")"
+[ "$planted" -gt "$limit" ] || fail "a planted panic was not counted"
+printf '   planted faults: the allocation does not link, the panic shows as %d symbols\n' "$planted"
+build "$1"
