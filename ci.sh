@@ -232,8 +232,9 @@ step_fuzz() { # every fuzz target for a short time, from the committed seeds
     done < <(cargo +nightly fuzz list)
 }
 
-step_deny() { # licences, banned and duplicate packages, sources; needs no network
+step_deny() { # licences, banned and duplicate packages, sources
     cargo_tool deny || { skip deny "cargo-deny (cargo install --locked cargo-deny)" && return; }
+    run cargo fetch --quiet
     run cargo deny --offline check bans licenses sources
 }
 
