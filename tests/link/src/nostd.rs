@@ -1,0 +1,370 @@
+//! The core: every public function of `hcq_nostd`, and the text of every error.
+//!
+//! A generic function is kept as an instance of it, with closures that the optimiser cannot see through.
+
+use crate::{keep, text};
+use core::hint::black_box;
+use hcq_nostd::arena::{ArenaError, Bump, FencedArena};
+use hcq_nostd::args::{self, Arg, ArgLayout, ArgSlot};
+use hcq_nostd::fault::{DeviceState, FaultCell, FaultRecord};
+use hcq_nostd::mem::{self, AccessError, Region, SharedWord, SharedWords};
+use hcq_nostd::patch::{
+    BuildError, Derived, Formula, PatchError, PatchList, PatchTable, Patcher, Site, Store,
+    TableError, Term,
+};
+use hcq_nostd::profile::{ProfileSlots, TickRate, Times};
+use hcq_nostd::record::{Block, Command, Operand, RecordError, Recorder};
+use hcq_nostd::ring::{Doorbell, Hole, Ring, RingError, WouldBlock, arith};
+use hcq_nostd::signal::{Signal, SignalError, SignalPool, Width};
+use hcq_nostd::timeline::{Point, Timeline, TimelineError};
+use hcq_nostd::value::{Affine, Field, Fit, Misfit, Value, Var};
+use hcq_nostd::wait::{self, Policy, WaitError};
+
+pub(crate) fn keep() {
+    values();
+    memory();
+    patches();
+    recording();
+    rings();
+    faults();
+    arenas();
+    signals();
+    profiles();
+}
+
+fn values() {
+    fn value_eval(value: Value, of: fn(Var) -> u64) -> u64 {
+        Value::eval(value, of)
+    }
+    keep!(Var::new, Var::index, Affine::eval, Value::imm, value_eval);
+    keep!(Fit::bits, Fit::aligned, Fit::check);
+    keep!(
+        Field::new,
+        Field::unit,
+        Field::fit,
+        Field::mask,
+        Field::place
+    );
+    text::<Misfit>();
+}
+
+fn memory() {
+    keep!(mem::publish_fence, mem::consume_fence);
+    keep!(
+        Region::new,
+        Region::from_words,
+        Region::len,
+        Region::is_empty,
+        Region::as_ptr,
+        Region::device_address
+    );
+    keep!(
+        Region::reborrow,
+        Region::slice,
+        Region::split_at,
+        Region::check
+    );
+    keep!(
+        Region::store_u8,
+        Region::store_u16,
+        Region::store_u32,
+        Region::store_u64
+    );
+    keep!(
+        Region::load_u8,
+        Region::load_u16,
+        Region::load_u32,
+        Region::load_u64
+    );
+    keep!(
+        Region::write,
+        Region::write_words,
+        Region::read,
+        Region::fill
+    );
+    keep!(SharedWord::new, SharedWord::from_mut, SharedWord::as_ptr);
+    keep!(SharedWord::load, SharedWord::store, SharedWord::store_low);
+    keep!(
+        SharedWords::new,
+        SharedWords::len,
+        SharedWords::is_empty,
+        SharedWords::get
+    );
+    text::<AccessError>();
+}
+
+fn patches() {
+    fn formulas(
+        of: Affine,
+        var: Var,
+        base: u32,
+        field: Field,
+        fit: Fit,
+        store: Store,
+    ) -> [Formula; 6] {
+        [
+            Formula::whole(of),
+            Formula::whole(var),
+            Formula::field(of, base, field),
+            Formula::low(of, fit),
+            Formula::high(of, fit),
+            Formula::narrow(var, store),
+        ]
+    }
+    fn term_new(of: Affine, field: Field) -> Term {
+        Term::new(of, field)
+    }
+    fn term_masked(of: Affine, bits: u8, shl: u8) -> Term {
+        Term::masked(of, bits, shl)
+    }
+    fn derived_product(a: Affine, b: Var) -> Derived {
+        Derived::product(a, b)
+    }
+    fn region_bytes(table: &PatchTable<'_>) -> u64 {
+        PatchTable::region_bytes(table).fold(0, u64::max)
+    }
+    keep!(Store::bytes, Store::align);
+    keep!(formulas, Formula::swapped, Formula::eval, Formula::check);
+    keep!(
+        Site::formula,
+        Site::place,
+        term_new,
+        term_masked,
+        derived_product,
+        Derived::sum
+    );
+    keep!(
+        PatchList::new,
+        PatchList::none,
+        PatchList::var,
+        PatchList::clear,
+        PatchList::vars,
+        PatchList::used
+    );
+    keep!(
+        PatchList::sites,
+        PatchList::site,
+        PatchList::derive,
+        PatchList::product
+    );
+    keep!(PatchList::table_words, PatchList::build);
+    keep!(
+        PatchTable::parse,
+        PatchTable::as_bytes,
+        PatchTable::vars,
+        PatchTable::sites,
+        region_bytes
+    );
+    keep!(PatchTable::is_derived, PatchTable::state_words);
+    keep!(
+        Patcher::new,
+        Patcher::table,
+        Patcher::get,
+        Patcher::set,
+        Patcher::set_all,
+        Patcher::touch_all
+    );
+    keep!(Patcher::is_dirty, Patcher::apply);
+    text::<BuildError>();
+    text::<TableError>();
+    text::<PatchError>();
+}
+
+fn recording() {
+    fn one_command<'r, 'm>(
+        recorder: &'r mut Recorder<'m>,
+        encode: fn(&mut Command<'_, 'm>) -> Result<(), RecordError>,
+    ) -> Result<&'r mut Recorder<'m>, RecordError> {
+        Recorder::command(recorder, encode)
+    }
+    keep!(
+        Recorder::new,
+        Recorder::in_region,
+        Recorder::words,
+        Recorder::used,
+        Recorder::list
+    );
+    keep!(Recorder::finish, Recorder::clear, one_command);
+    keep!(
+        Command::position,
+        Command::list,
+        Command::word,
+        Command::words,
+        Command::set
+    );
+    keep!(
+        Command::field,
+        Command::set_field,
+        Command::pair,
+        Command::set_pair,
+        Command::pair_high_first
+    );
+    keep!(Command::formula);
+    keep!(
+        Block::new,
+        Block::len,
+        Block::is_empty,
+        Block::device_address,
+        Block::reborrow
+    );
+    keep!(Block::write, Block::value, Block::whole);
+    keep!(
+        ArgSlot::scalar,
+        ArgSlot::buffer,
+        Arg::var,
+        Arg::size,
+        Arg::align,
+        ArgLayout::write
+    );
+    keep!(args::write_packed, args::packed_size);
+    text::<RecordError>();
+    text::<Operand>();
+}
+
+fn rings() {
+    struct Bell(fn(u64));
+    impl Doorbell for Bell {
+        fn ring(&mut self, value: u64) {
+            (self.0)(value);
+        }
+    }
+    fn publish(hole: Hole<'_, '_>, bell: &mut Bell) -> u64 {
+        Hole::publish(hole, bell)
+    }
+    keep!(arith::free, arith::to_end, arith::padding, arith::extend);
+    keep!(
+        Ring::new,
+        Ring::len,
+        Ring::is_empty,
+        Ring::put,
+        Ring::get,
+        Ring::free,
+        Ring::consumed
+    );
+    keep!(Ring::reserve, Ring::reserve_in_one_piece);
+    keep!(
+        Hole::first,
+        Hole::len,
+        Hole::is_empty,
+        Hole::fill,
+        Hole::fill_header,
+        publish
+    );
+    text::<WouldBlock>();
+    text::<RingError>();
+}
+
+fn faults() {
+    keep!(
+        FaultRecord::new,
+        FaultCell::new,
+        FaultCell::report,
+        FaultCell::get,
+        FaultCell::clear
+    );
+    keep!(
+        DeviceState::new,
+        DeviceState::check,
+        DeviceState::fail,
+        DeviceState::recover
+    );
+    text::<FaultRecord>();
+}
+
+fn arenas() {
+    keep!(Bump::new, Bump::alloc, Bump::used, Bump::reset);
+    keep!(
+        FencedArena::new,
+        FencedArena::alloc,
+        FencedArena::fence,
+        FencedArena::retire,
+        FencedArena::rewind
+    );
+    keep!(FencedArena::used);
+    text::<ArenaError>();
+}
+
+fn signals() {
+    struct Turns(fn() -> u64, fn(u32, u64), fn() -> Result<(), FaultRecord>);
+    impl Policy for Turns {
+        fn now_ns(&mut self) -> u64 {
+            (self.0)()
+        }
+        fn relax(&mut self, round: u32, _: SharedWord<'_>, seen: u64) {
+            (self.1)(round, seen);
+        }
+        fn check(&mut self) -> Result<(), FaultRecord> {
+            (self.2)()
+        }
+    }
+    fn word_wait(
+        word: SharedWord<'_>,
+        mask: u64,
+        wanted: u64,
+        turns: &mut Turns,
+    ) -> Result<u64, WaitError> {
+        wait::wait(word, mask, wanted, black_box(1), turns)
+    }
+    fn signal_wait(signal: &Signal<'_>, turns: &mut Turns) -> Result<u64, WaitError> {
+        Signal::wait(signal, u64::MAX, black_box(1), turns)
+    }
+    fn timeline_wait(
+        timeline: &mut Timeline<'_>,
+        point: Point,
+        turns: &mut Turns,
+    ) -> Result<(), WaitError> {
+        Timeline::wait(timeline, point, black_box(1), turns)
+    }
+    keep!(word_wait, signal_wait, timeline_wait);
+    keep!(
+        Width::mask,
+        Signal::at,
+        Signal::address,
+        Signal::operand,
+        Signal::width,
+        Signal::value,
+        Signal::set
+    );
+    keep!(Signal::timestamp, Signal::clear_timestamp, Signal::word);
+    keep!(
+        SignalPool::new,
+        SignalPool::len,
+        SignalPool::is_empty,
+        SignalPool::alloc,
+        SignalPool::free
+    );
+    keep!(Point::from_raw, Point::raw);
+    keep!(
+        Timeline::new,
+        Timeline::default_span_log2,
+        Timeline::operand,
+        Timeline::latest,
+        Timeline::next
+    );
+    keep!(
+        Timeline::known_completed,
+        Timeline::completed,
+        Timeline::is_complete,
+        Timeline::wait_for
+    );
+    keep!(
+        Timeline::note_reader,
+        Timeline::plan,
+        Timeline::commit,
+        Timeline::submit
+    );
+    text::<SignalError>();
+    text::<TimelineError>();
+    text::<WaitError>();
+}
+
+fn profiles() {
+    keep!(Times::duration, TickRate::to_ns);
+    keep!(
+        ProfileSlots::new,
+        ProfileSlots::len,
+        ProfileSlots::is_empty,
+        ProfileSlots::operands
+    );
+    keep!(ProfileSlots::times, ProfileSlots::clear);
+}
