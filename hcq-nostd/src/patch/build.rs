@@ -1,0 +1,435 @@
+use super::formula::{Derived, Formula, Site};
+use super::table::{DENSE_FLAG, FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, Special, TableError};
+use super::RegionId;
+use crate::value::{Affine, Value, Var};
+
+/// Room that recording into a patch list takes, or lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct PatchRoom {
+    /// [`Site`]s.
+    pub sites: usize,
+    /// [`Derived`] variables.
+    pub derived: usize,
+}
+
+/// Why a list is no table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum BuildError {
+    /// The list's own memory was too small for what was recorded.
+    NoRoom(PatchRoom),
+    /// The memory for the table is too small.
+    TableTooSmall {
+        /// 64-bit words needed.
+        need: usize,
+        /// 64-bit words given.
+        have: usize,
+    },
+    /// A site names a region that was not given a size.
+    NoSuchRegion {
+        /// Its number.
+        region: u16,
+    },
+    /// A site does not lie in its region, or not at its alignment.
+    Place {
+        /// Region number.
+        region: u16,
+        /// Byte offset.
+        offset: u32,
+    },
+    /// Two sites store to the same byte.
+    Overlap {
+        /// Region number.
+        region: u16,
+        /// Byte offset of the second one.
+        offset: u32,
+    },
+    /// More than 2^31 sites or 2^32 variables or regions.
+    TooMany,
+    /// A formula or derived variable that is none. Cannot come from this crate's encoders.
+    Malformed(TableError),
+}
+
+impl core::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::NoRoom(r) => write!(f, "recording needed {} sites and {} derived variables", r.sites, r.derived),
+            Self::TableTooSmall { need, have } => write!(f, "the table needs {need} words, {have} were given"),
+            Self::NoSuchRegion { region } => write!(f, "a site is in region {region}, which was given no size"),
+            Self::Place { region, offset } => write!(f, "the site at {region}:{offset:#x} is outside or misaligned"),
+            Self::Overlap { region, offset } => write!(f, "two sites store to {region}:{offset:#x}"),
+            Self::TooMany => write!(f, "too many sites, variables or regions"),
+            Self::Malformed(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {}
+
+/// Collects sites while commands are recorded, in the caller's memory.
+///
+/// When the memory runs out the list goes on counting, so that the error can say how much is needed; with no memory at
+/// all a recording measures itself.
+#[derive(Debug)]
+pub struct PatchList<'m> {
+    sites: &'m mut [Site],
+    site_len: usize,
+    derived: &'m mut [Derived],
+    derived_len: usize,
+    vars: u32,
+    /// Whether `sites` is in the table's order, with its marks and indices set.
+    planned: bool,
+}
+
+/// A state of the list to come back to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    sites: usize,
+    derived: usize,
+    vars: u32,
+}
+
+impl<'m> PatchList<'m> {
+    /// An empty list. A derived variable takes one derived slot and one site per variable that it is made of.
+    pub fn new(sites: &'m mut [Site], derived: &'m mut [Derived]) -> Self {
+        Self { sites, site_len: 0, derived, derived_len: 0, vars: 0, planned: false }
+    }
+
+    /// A list for queues without variables.
+    pub fn none() -> Self {
+        Self::new(&mut [], &mut [])
+    }
+
+    /// Declares the next variable.
+    ///
+    /// # Errors
+    /// [`BuildError::TooMany`] after 2^32 - 1.
+    pub fn var(&mut self) -> Result<Var, BuildError> {
+        let var = Var(self.vars);
+        self.vars = self.vars.checked_add(1).ok_or(BuildError::TooMany)?;
+        Ok(var)
+    }
+
+    /// Forgets all sites and variables.
+    pub fn clear(&mut self) {
+        self.rewind(Mark { sites: 0, derived: 0, vars: 0 });
+        self.planned = false;
+    }
+
+    /// Number of variables so far, derived ones included.
+    pub fn vars(&self) -> u32 {
+        self.vars
+    }
+
+    /// Room taken so far, or needed when it is more than there is.
+    pub fn used(&self) -> PatchRoom {
+        PatchRoom { sites: self.site_len, derived: self.derived_len }
+    }
+
+    /// The sites filed so far, in the order of recording until the list is built.
+    pub fn sites(&self) -> &[Site] {
+        self.sites.get(..self.site_len).unwrap_or(self.sites)
+    }
+
+    /// Whether more was recorded than there is memory for.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.site_len > self.sites.len() || self.derived_len > self.derived.len()
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { sites: self.site_len, derived: self.derived_len, vars: self.vars }
+    }
+
+    pub(crate) fn rewind(&mut self, to: Mark) {
+        (self.site_len, self.derived_len, self.vars) = (to.sites, to.derived, to.vars);
+    }
+
+    /// Files a site.
+    #[inline]
+    pub fn site(&mut self, region: RegionId, offset: u32, formula: &Formula) {
+        self.push(Site::new(region, offset, formula));
+    }
+
+    #[inline]
+    fn push(&mut self, site: Site) {
+        if let Some(slot) = self.sites.get_mut(self.site_len) {
+            *slot = site;
+        }
+        self.site_len = self.site_len.saturating_add(1);
+        self.planned = false;
+    }
+
+    /// Declares a derived variable, or finds the one of the last few that is the same.
+    ///
+    /// # Errors
+    /// [`BuildError::TooMany`], or [`BuildError::Malformed`] if it is made of variables that do not exist yet.
+    pub fn derive(&mut self, mut derived: Derived) -> Result<Var, BuildError> {
+        let known = self.derived.get(..self.derived_len).unwrap_or_default();
+        if let Some(same) = known.iter().rev().take(8).find(|d| d.same_as(&derived)) {
+            return Ok(Var(same.out));
+        }
+        derived.out = self.vars;
+        let index = u32::try_from(self.derived_len).map_err(|_| BuildError::TooMany)?;
+        if !derived.is_sound() {
+            return Err(BuildError::Malformed(TableError::Derived { index }));
+        }
+        let out = self.var()?;
+        for (i, t) in derived.inputs().iter().enumerate() {
+            let twice = derived.inputs().iter().take(i).any(|u| u.var() == t.var());
+            if !twice {
+                self.push(Site::feeds(t.var(), index));
+            }
+        }
+        if let Some(slot) = self.derived.get_mut(self.derived_len) {
+            *slot = derived;
+        }
+        self.derived_len = self.derived_len.saturating_add(1);
+        Ok(out)
+    }
+
+    /// `a * b` as a value: an immediate, an adjusted variable, or a derived one, whichever is the least.
+    ///
+    /// # Errors
+    /// [`BuildError::TooMany`]; [`BuildError::Malformed`] for variables that this list does not have.
+    pub fn product(&mut self, a: Value, b: Value) -> Result<Value, BuildError> {
+        Ok(match (a, b) {
+            (Value::Imm(n), v) | (v, Value::Imm(n)) => v * n,
+            (Value::Var(a), Value::Var(b)) => self.derive(Derived::product(a, b))?.into(),
+        })
+    }
+
+    /// 64-bit words that [`build`](Self::build) needs for regions of these sizes in bytes. Sorts the sites.
+    ///
+    /// # Errors
+    /// [`BuildError`], all but `TableTooSmall`.
+    pub fn table_words(&mut self, regions: &[u64]) -> Result<usize, BuildError> {
+        Ok(self.plan(regions)?.0.total_words())
+    }
+
+    /// Puts the sites in the table's order and counts its sections. Returns the header and the number of dense sites.
+    fn plan(&mut self, regions: &[u64]) -> Result<(Header, usize), BuildError> {
+        if self.overflowed() {
+            return Err(BuildError::NoRoom(self.used()));
+        }
+        let vars = self.vars;
+        let planned = self.planned;
+        let sites = self.sites.get_mut(..self.site_len).unwrap_or_default();
+        if sites.len() >= DENSE_FLAG as usize || regions.len() >= usize::from(Site::FEEDS) {
+            return Err(BuildError::TooMany);
+        }
+        if !planned {
+            check_places(sites, regions)?;
+            mark_plain(sites, vars);
+        }
+        let dense = if planned {
+            sites.iter().take_while(|s| s.formula == DENSE).count()
+        } else {
+            arrange(sites)
+        };
+        self.planned = true;
+
+        let (plain, rest) = sites.split_at(dense);
+        let formulas = rest.iter().filter(|s| s.formula != FEEDS_FORMULA).map(|s| s.formula + 1).max().unwrap_or(0);
+        let runs = count_by(rest, |s| (s.var, s.formula, s.region));
+        let dense_regions = count_by(plain, |s| s.region);
+        let starts = (vars as usize).checked_add(1).and_then(|n| n.checked_mul(dense_regions));
+        let words = starts.and_then(|n| n.checked_add(sites.len())).and_then(|n| u32::try_from(n).ok());
+        let header = Header::new(
+            vars,
+            u32::try_from(regions.len()).map_err(|_| BuildError::TooMany)?,
+            u32::try_from(self.derived_len).map_err(|_| BuildError::TooMany)?,
+            formulas,
+            u32::try_from(runs).map_err(|_| BuildError::TooMany)?,
+            words.ok_or(BuildError::TooMany)?,
+        )
+        .ok_or(BuildError::TooMany)?;
+        Ok((header, dense))
+    }
+
+    /// Builds the table for regions of these sizes in bytes. The list can be built again, also after more recording.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build<'t>(&mut self, regions: &[u64], out: &'t mut [u64]) -> Result<PatchTable<'t>, BuildError> {
+        let (header, dense) = self.plan(regions)?;
+        let (need, have) = (header.total_words(), out.len());
+        let out = out.get_mut(..need).ok_or(BuildError::TableTooSmall { need, have })?;
+        out.fill(0);
+        let sites = self.sites.get(..self.site_len).unwrap_or_default();
+        let derived = self.derived.get(..self.derived_len).unwrap_or_default();
+        fill(&header, sites.split_at(dense), derived, regions, out).ok_or(BuildError::TooMany)?;
+        PatchTable::parse(zerocopy::IntoBytes::as_bytes(&*out)).map_err(BuildError::Malformed)
+    }
+}
+
+/// Marks a site of a region whose plain sites are stored densely, while building.
+const DENSE: u32 = u32::MAX - 1;
+
+/// Sorts by place; every site must be inside, aligned, and alone.
+fn check_places(sites: &mut [Site], regions: &[u64]) -> Result<(), BuildError> {
+    sites.sort_unstable_by_key(|s| (s.region, s.offset));
+    let mut last = (Site::FEEDS, 0u64);
+    for s in sites.iter().filter(|s| s.region != Site::FEEDS) {
+        let (region, offset) = (s.region, s.offset);
+        let size = regions.get(usize::from(region)).ok_or(BuildError::NoSuchRegion { region })?;
+        let f = s.formula().ok_or(BuildError::Malformed(TableError::Formula { index: 0 }))?;
+        let end = u64::from(offset) + u64::from(f.store.bytes());
+        if end > *size || offset % f.store.align() != 0 {
+            return Err(BuildError::Place { region, offset });
+        }
+        if last.0 == region && u64::from(offset) < last.1 {
+            return Err(BuildError::Overlap { region, offset });
+        }
+        last = (region, end);
+    }
+    Ok(())
+}
+
+/// Marks the plain sites of the regions where a dense list (4 bytes a site, 4 bytes a variable) is the smaller one.
+/// The sites are sorted by region.
+fn mark_plain(sites: &mut [Site], vars: u32) {
+    for chunk in sites.chunk_by_mut(|a, b| a.region == b.region) {
+        let mut plain = 0u64;
+        for s in chunk.iter_mut() {
+            let is_plain = s.region != Site::FEEDS && s.formula().is_some_and(|f| f.is_plain(s.offset));
+            s.formula = if is_plain { DENSE } else { 0 };
+            plain += u64::from(is_plain);
+        }
+        if u64::from(vars) + 1 > 5 * plain.min(vars.into()) {
+            for s in chunk.iter_mut() {
+                s.formula = 0;
+            }
+        }
+    }
+}
+
+/// Sorts dense sites to the front, gives the others their formula's index and sorts them into runs. Returns the number
+/// of dense sites.
+fn arrange(sites: &mut [Site]) -> usize {
+    let mut dense = 0;
+    for i in 0..sites.len() {
+        if sites.get(i).is_some_and(|s| s.formula == DENSE) {
+            sites.swap(i, dense);
+            dense += 1;
+        }
+    }
+    let (plain, rest) = sites.split_at_mut(dense);
+    plain.sort_unstable_by_key(|s| (s.region, s.var, s.offset));
+    rest.sort_unstable_by(|a, b| (a.region == Site::FEEDS, a.key()).cmp(&(b.region == Site::FEEDS, b.key())));
+    let mut index = 0u32;
+    let mut last = None;
+    for s in rest.iter_mut() {
+        if s.region == Site::FEEDS {
+            s.formula = FEEDS_FORMULA;
+            continue;
+        }
+        let key = s.key();
+        if last.is_some_and(|l| l != key) {
+            index = index.saturating_add(1);
+        }
+        last = Some(key);
+        s.formula = index;
+    }
+    rest.sort_unstable_by_key(|s| (s.var, s.formula, s.region, s.offset));
+    dense
+}
+
+/// Number of runs of equal keys.
+fn count_by<K: PartialEq>(sites: &[Site], key: impl Fn(&Site) -> K) -> usize {
+    sites.chunk_by(|a, b| key(a) == key(b)).count()
+}
+
+/// Writes every section. `None` if a count does not fit, which `plan` has ruled out.
+fn fill(
+    header: &Header,
+    (plain, rest): (&[Site], &[Site]),
+    derived: &[Derived],
+    regions: &[u64],
+    out: &mut [u64],
+) -> Option<()> {
+    let t = header.sections_mut(zerocopy::IntoBytes::as_mut_bytes(out))?;
+    t.derived.copy_from_slice(derived);
+    for (record, &bytes) in t.regions.iter_mut().zip(regions) {
+        *record = RegionRecord { bytes, starts: u32::MAX, reserved: 0 };
+    }
+
+    // Dense regions: where each variable's offsets start, then the offsets.
+    let mut at = 0usize;
+    for chunk in plain.chunk_by(|a, b| a.region == b.region) {
+        let starts_at = at;
+        let record = t.regions.get_mut(usize::from(chunk.first()?.region))?;
+        record.starts = u32::try_from(starts_at).ok()?;
+        let mut offset_at = at.checked_add(header.vars as usize)?.checked_add(1)?;
+        let mut left = chunk;
+        for var in 0..=header.vars {
+            let start = u32::try_from(offset_at).ok()?;
+            *t.words.get_mut(at)? = start;
+            at += 1;
+            let n = left.iter().take_while(|s| s.var == var).count();
+            let (mine, others) = left.split_at(n);
+            for s in mine {
+                *t.words.get_mut(offset_at)? = s.offset / 8;
+                offset_at += 1;
+            }
+            left = others;
+        }
+        // A block of eight variables with one site each is stored without looking at each start.
+        let starts = t.words.get_mut(starts_at..at)?;
+        for block in 0..starts.len() / 8 {
+            let nine = starts.get(block * 8..=block * 8 + 8);
+            let single = nine.is_some_and(|n| {
+                let clear = |w: &u32| w & !DENSE_FLAG;
+                n.windows(2).all(|w| matches!(w, [a, b] if clear(b) == clear(a) + 1))
+            });
+            if single {
+                *starts.get_mut(block * 8)? |= DENSE_FLAG;
+            }
+        }
+        at = offset_at;
+    }
+
+    // Runs: sites of one variable, formula and region.
+    let mut runs = t.runs.iter_mut();
+    for chunk in rest.chunk_by(|a, b| (a.var, a.formula, a.region) == (b.var, b.formula, b.region)) {
+        let s = chunk.first()?;
+        *runs.next()? = Run {
+            var: s.var,
+            region: if s.formula == FEEDS_FORMULA { 0 } else { s.region },
+            reserved: 0,
+            formula: s.formula,
+            first: u32::try_from(at).ok()?,
+            count: u32::try_from(chunk.len()).ok()?,
+        };
+        if s.formula != FEEDS_FORMULA {
+            *t.formulas.get_mut(s.formula as usize)? = FormulaRecord::from_site(s);
+        }
+        for s in chunk {
+            *t.words.get_mut(at)? = s.offset;
+            at += 1;
+        }
+    }
+    let mut first_run = 0u32;
+    let mut left: &[Run] = t.runs;
+    for (word, special) in (0u32..).zip(t.special.iter_mut()) {
+        let n = left.iter().take_while(|r| r.var / 64 == word).count();
+        let (mine, others) = left.split_at(n);
+        let bits = mine.iter().fold(0u64, |b, r| b | 1 << (r.var % 64));
+        *special = Special { bits, first_run, reserved: 0 };
+        first_run = first_run.checked_add(u32::try_from(n).ok()?)?;
+        left = others;
+    }
+    Some(())
+}
+
+impl From<Var> for u32 {
+    fn from(var: Var) -> Self {
+        var.0
+    }
+}
+
+impl From<Affine> for Value {
+    fn from(a: Affine) -> Self {
+        Self::Var(a)
+    }
+}

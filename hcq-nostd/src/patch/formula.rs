@@ -1,0 +1,396 @@
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::RegionId;
+use crate::value::{Affine, Field, Fit, Misfit, Var, low_mask};
+
+/// How the result of a formula is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(u8)]
+pub enum Store {
+    /// Its low 8 bits.
+    W8 = 0,
+    /// Its low 16 bits.
+    W16 = 1,
+    /// Its low 32 bits.
+    W32 = 2,
+    /// All 64 bits; as two 32-bit stores when the site is only 4-byte aligned.
+    W64 = 3,
+    /// The low half of the 64 bits, after the byte swap if there is one.
+    Low32 = 4,
+    /// The high half of the 64 bits, after the byte swap if there is one.
+    High32 = 5,
+}
+
+impl Store {
+    pub(crate) const fn from_u8(n: u8) -> Option<Self> {
+        Some(match n {
+            0 => Self::W8,
+            1 => Self::W16,
+            2 => Self::W32,
+            3 => Self::W64,
+            4 => Self::Low32,
+            5 => Self::High32,
+            _ => return None,
+        })
+    }
+
+    /// Bytes stored.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::W8 => 1,
+            Self::W16 => 2,
+            Self::W32 | Self::Low32 | Self::High32 => 4,
+            Self::W64 => 8,
+        }
+    }
+
+    /// The alignment that a site of this width needs, in bytes.
+    pub const fn align(self) -> u32 {
+        match self {
+            Self::W64 => 4,
+            other => other.bytes(),
+        }
+    }
+}
+
+/// `swap?( base + ((((var * scale + add) >> shr) & mask) << shl) )`, and how it is stored.
+///
+/// ```
+/// use hcq_nostd::patch::{Formula, Store};
+/// use hcq_nostd::value::{Field, Value, Var};
+/// // Bits 31:8 of a big-endian word hold a queue index; the low byte is an opcode.
+/// let f = Formula::field(Var::new(0), 0x0a, Field::new(8, 16)).swapped();
+/// assert_eq!(f.eval(0x1234), 0x0a34_1200);
+/// assert_eq!(f.store, Store::W32);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Formula {
+    /// The variable with its adjustment.
+    pub of: Affine,
+    /// Right shift of the adjusted variable, below 64.
+    pub shr: u8,
+    /// Applied after the right shift.
+    pub mask: u64,
+    /// Left shift to the field's place, below 64.
+    pub shl: u8,
+    /// The field's other bits.
+    pub base: u64,
+    /// Reverse the bytes of the stored word (of all 64 bits for the half stores).
+    pub swap: bool,
+    /// Width.
+    pub store: Store,
+    /// What `var * scale + add` must satisfy; a launch with another value is refused.
+    pub fit: Fit,
+}
+
+impl From<Var> for Affine {
+    fn from(var: Var) -> Self {
+        Self { var, scale: 1, add: 0 }
+    }
+}
+
+impl Formula {
+    /// All 64 bits, as they are.
+    pub fn whole(of: impl Into<Affine>) -> Self {
+        Self { of: of.into(), shr: 0, mask: u64::MAX, shl: 0, base: 0, swap: false, store: Store::W64, fit: Fit::ANY }
+    }
+
+    /// A bit-field of a 32-bit word whose other bits are `base`.
+    pub fn field(of: impl Into<Affine>, base: u32, field: Field) -> Self {
+        Self {
+            of: of.into(),
+            shr: field.unit_log2,
+            mask: field.mask(),
+            shl: field.shift,
+            base: base.into(),
+            swap: false,
+            store: Store::W32,
+            fit: field.fit(),
+        }
+    }
+
+    /// The low 32 bits of a value of which another site stores the rest.
+    pub fn low(of: impl Into<Affine>, fit: Fit) -> Self {
+        Self { mask: 0xffff_ffff, store: Store::W32, fit, ..Self::whole(of) }
+    }
+
+    /// The high 32 bits of a value of which another site stores the rest.
+    pub fn high(of: impl Into<Affine>, fit: Fit) -> Self {
+        Self { shr: 32, ..Self::low(of, fit) }
+    }
+
+    /// The whole value, in a narrower store.
+    pub fn narrow(of: impl Into<Affine>, store: Store) -> Self {
+        let bits = store.bytes() as u8 * 8;
+        Self { mask: low_mask(bits), store, fit: Fit::bits(bits), ..Self::whole(of) }
+    }
+
+    /// The same with its bytes reversed, as the registers of network cards want them.
+    pub fn swapped(self) -> Self {
+        Self { swap: true, ..self }
+    }
+
+    /// What is stored for `x`, in the low bits.
+    pub const fn eval(&self, x: u64) -> u64 {
+        let field = ((self.of.eval(x) >> (self.shr as u32 & 63)) & self.mask) << (self.shl as u32 & 63);
+        let word = self.base.wrapping_add(field);
+        let word = match (self.swap, self.store) {
+            (false, _) | (true, Store::W8) => word,
+            (true, Store::W16) => (word as u16).swap_bytes() as u64,
+            (true, Store::W32) => (word as u32).swap_bytes() as u64,
+            (true, Store::W64 | Store::Low32 | Store::High32) => word.swap_bytes(),
+        };
+        match self.store {
+            Store::W8 => word & 0xff,
+            Store::W16 => word & 0xffff,
+            Store::W32 | Store::Low32 => word & 0xffff_ffff,
+            Store::High32 => word >> 32,
+            Store::W64 => word,
+        }
+    }
+
+    /// Whether the field can take the value.
+    ///
+    /// # Errors
+    /// [`Misfit`], with the adjusted value.
+    pub fn check(&self, x: u64) -> Result<(), Misfit> {
+        self.fit.check_affine(x, self.of.scale, self.of.add)
+    }
+
+    /// A variable stored whole at an 8-byte boundary.
+    pub(crate) fn is_plain(&self, offset: u32) -> bool {
+        offset % 8 == 0 && *self == Self::whole(self.of.var)
+    }
+}
+
+/// Where a formula's result goes. Made by [`PatchList::site`](super::PatchList::site); plain bytes, so that a caller can
+/// supply the memory.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Site {
+    pub(super) scale: u64,
+    pub(super) add: u64,
+    pub(super) mask: u64,
+    pub(super) base: u64,
+    pub(super) var: u32,
+    pub(super) offset: u32,
+    pub(super) region: u16,
+    pub(super) store: u8,
+    pub(super) swap: u8,
+    pub(super) shr: u8,
+    pub(super) shl: u8,
+    pub(super) bits: u8,
+    pub(super) align_log2: u8,
+    /// While building: the formula's index, or one of the two marks.
+    pub(super) formula: u32,
+    pub(super) least: u8,
+    pub(super) reserved: [u8; 3],
+}
+
+impl Site {
+    /// Fills the memory for sites before use.
+    pub const EMPTY: Self = Self {
+        scale: 0,
+        add: 0,
+        mask: 0,
+        base: 0,
+        var: 0,
+        offset: 0,
+        region: 0,
+        store: 0,
+        swap: 0,
+        shr: 0,
+        shl: 0,
+        bits: 0,
+        align_log2: 0,
+        formula: 0,
+        least: 0,
+        reserved: [0; 3],
+    };
+
+    /// Not a store: variable `var` feeds the derived variable number `derived`.
+    pub(super) const FEEDS: u16 = u16::MAX;
+
+    pub(super) fn new(region: RegionId, offset: u32, f: &Formula) -> Self {
+        Self {
+            scale: f.of.scale,
+            add: f.of.add,
+            mask: f.mask,
+            base: f.base,
+            var: f.of.var.0,
+            offset,
+            region: region.0,
+            store: f.store as u8,
+            swap: u8::from(f.swap),
+            shr: f.shr,
+            shl: f.shl,
+            bits: f.fit.bits,
+            align_log2: f.fit.align_log2,
+            formula: 0,
+            least: f.fit.least,
+            reserved: [0; 3],
+        }
+    }
+
+    pub(super) fn feeds(var: u32, derived: u32) -> Self {
+        Self { var, offset: derived, region: Self::FEEDS, ..Self::EMPTY }
+    }
+
+    /// The formula, if the numbers are one.
+    pub fn formula(&self) -> Option<Formula> {
+        Some(Formula {
+            of: Affine { var: Var(self.var), scale: self.scale, add: self.add },
+            shr: (self.shr < 64).then_some(self.shr)?,
+            mask: self.mask,
+            shl: (self.shl < 64).then_some(self.shl)?,
+            base: self.base,
+            swap: self.swap != 0,
+            store: Store::from_u8(self.store)?,
+            fit: Fit { bits: self.bits, align_log2: self.align_log2, least: self.least },
+        })
+    }
+
+    /// Region and byte offset.
+    pub fn place(&self) -> (RegionId, u32) {
+        (RegionId(self.region), self.offset)
+    }
+
+    /// All but place and variable, for grouping.
+    pub(super) fn key(&self) -> (u64, u64, u64, u64, [u8; 7]) {
+        (self.scale, self.add, self.mask, self.base, [
+            self.store,
+            self.swap,
+            self.shr,
+            self.shl,
+            self.bits,
+            self.align_log2,
+            self.least,
+        ])
+    }
+}
+
+/// One field of a derived sum: `(((var * scale + add) >> shr) & mask) << shl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Term {
+    scale: u64,
+    add: u64,
+    mask: u64,
+    var: u32,
+    shr: u8,
+    shl: u8,
+    bits: u8,
+    align_log2: u8,
+}
+
+impl Term {
+    const EMPTY: Self = Self { scale: 0, add: 0, mask: 0, var: 0, shr: 0, shl: 0, bits: 64, align_log2: 0 };
+
+    /// A variable, adjusted, in a bit-field. `Field::new(0, 64)` takes it whole.
+    pub fn new(of: impl Into<Affine>, field: Field) -> Self {
+        let of = of.into();
+        Self {
+            scale: of.scale,
+            add: of.add,
+            mask: field.mask(),
+            var: of.var.0,
+            shr: field.unit_log2,
+            shl: field.shift,
+            bits: field.fit().bits,
+            align_log2: field.fit().align_log2,
+        }
+    }
+
+    /// The low `bits` bits of a variable in place, cutting what is above: an index into a ring.
+    pub fn masked(of: impl Into<Affine>, bits: u8, shl: u8) -> Self {
+        Self { bits: 64, align_log2: 0, ..Self::new(of, Field::new(shl, bits)) }
+    }
+
+    pub(super) fn var(&self) -> u32 {
+        self.var
+    }
+
+    fn adjusted(&self, x: u64) -> u64 {
+        x.wrapping_mul(self.scale).wrapping_add(self.add)
+    }
+
+    fn place(&self, x: u64) -> u64 {
+        ((self.adjusted(x) >> (u32::from(self.shr) & 63)) & self.mask) << (u32::from(self.shl) & 63)
+    }
+
+    fn check(&self, x: u64) -> Result<(), Misfit> {
+        Fit::aligned(self.bits, self.align_log2).check_affine(x, self.scale, self.add)
+    }
+
+    fn is_sound(&self) -> bool {
+        self.shr < 64 && self.shl < 64
+    }
+}
+
+/// A variable computed from others, once per launch that changed one of them: a product of two, or a sum of up to three
+/// fields and a base. Plain bytes, so that a caller can supply the memory.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Derived {
+    pub(super) base: u64,
+    pub(super) terms: [Term; 3],
+    pub(super) kind: u32,
+    pub(super) out: u32,
+}
+
+impl Derived {
+    /// Fills the memory for derived variables before use.
+    pub const EMPTY: Self = Self { base: 0, terms: [Term::EMPTY; 3], kind: 0, out: 0 };
+
+    const PRODUCT: u32 = 4;
+
+    /// `a * b`. A product that leaves 64 bits is refused at launch.
+    pub fn product(a: impl Into<Affine>, b: impl Into<Affine>) -> Self {
+        let whole = Field::new(0, 64);
+        Self { kind: Self::PRODUCT, terms: [Term::new(a, whole), Term::new(b, whole), Term::EMPTY], ..Self::EMPTY }
+    }
+
+    /// `base` plus up to three fields; `None` for none or more.
+    pub fn sum(base: u64, fields: &[Term]) -> Option<Self> {
+        let mut terms = [Term::EMPTY; 3];
+        terms.get_mut(..fields.len())?.copy_from_slice(fields);
+        let kind = u32::try_from(fields.len()).ok().filter(|&n| n > 0)?;
+        Some(Self { base, terms, kind, out: 0 })
+    }
+
+    /// The terms in use; empty for a kind that does not exist.
+    pub(super) fn inputs(&self) -> &[Term] {
+        let n = if self.kind == Self::PRODUCT { 2 } else { self.kind as usize };
+        self.terms.get(..n).unwrap_or_default()
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        !self.inputs().is_empty() && self.inputs().iter().all(|t| t.is_sound() && t.var < self.out)
+    }
+
+    pub(super) fn same_as(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.base == other.base && self.inputs() == other.inputs()
+    }
+
+    /// The value, or which variable does not fit.
+    pub(super) fn eval(&self, of: impl Fn(u32) -> u64) -> Result<u64, (Var, Misfit)> {
+        if self.kind == Self::PRODUCT {
+            let mut product = 1u64;
+            for t in self.inputs() {
+                let x = t.adjusted(of(t.var));
+                let too_large = (Var(t.var), Misfit::TooLarge { value: x, bits: 64 });
+                product = product.checked_mul(x).ok_or(too_large)?;
+            }
+            return Ok(product);
+        }
+        let mut sum = self.base;
+        for t in self.inputs() {
+            let x = of(t.var);
+            t.check(x).map_err(|m| (Var(t.var), m))?;
+            sum = sum.wrapping_add(t.place(x));
+        }
+        Ok(sum)
+    }
+}

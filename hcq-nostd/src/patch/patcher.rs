@@ -1,0 +1,405 @@
+use super::stores::{self, Checked};
+use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable, Run};
+use crate::mem::Region;
+use crate::value::{Misfit, Var};
+
+/// Why nothing was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum PatchError {
+    /// The state memory is too small.
+    StateTooSmall {
+        /// 64-bit words needed.
+        need: usize,
+        /// 64-bit words given.
+        have: usize,
+    },
+    /// A variable that some site needs never got a value.
+    Unresolved {
+        /// The first of them.
+        var: Var,
+    },
+    /// The table has no such variable.
+    NoSuchVariable {
+        /// The variable.
+        var: Var,
+        /// How many there are.
+        vars: u32,
+    },
+    /// The variable is computed from others.
+    IsDerived {
+        /// The variable.
+        var: Var,
+    },
+    /// A value does not fit one of its fields.
+    Misfit {
+        /// The variable.
+        var: Var,
+        /// How it does not fit.
+        misfit: Misfit,
+    },
+    /// Not the number of regions that the table was built for.
+    RegionCount {
+        /// Regions needed.
+        need: usize,
+        /// Regions given.
+        have: usize,
+    },
+    /// A region is shorter than the table was built for, or does not start at an 8-byte boundary.
+    Region {
+        /// Its index.
+        index: usize,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes given.
+        have: u64,
+    },
+}
+
+impl core::fmt::Display for PatchError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::StateTooSmall { need, have } => write!(f, "the state needs {need} words, {have} were given"),
+            Self::Unresolved { var } => write!(f, "variable {} has no value", var.index()),
+            Self::NoSuchVariable { var, vars } => write!(f, "no variable {} among {vars}", var.index()),
+            Self::IsDerived { var } => write!(f, "variable {} is computed from others", var.index()),
+            Self::Misfit { var, misfit } => write!(f, "variable {}: {misfit}", var.index()),
+            Self::RegionCount { need, have } => write!(f, "{need} regions needed, {have} given"),
+            Self::Region { index, need, have } => {
+                write!(f, "region {index} needs {need} bytes at an 8-byte boundary, {have} were given")
+            }
+        }
+    }
+}
+
+impl core::error::Error for PatchError {}
+
+/// A table with its variables' values: remembers what changed, stores that and nothing else.
+///
+/// Values are checked when they are [applied](Self::apply), all before the first store: a launch whose values do not fit
+/// leaves the memory as it was, and is refused until they do.
+#[derive(Debug)]
+pub struct Patcher<'m> {
+    table: PatchTable<'m>,
+    values: &'m mut [u64],
+    /// Bit per variable: changed since it was stored.
+    dirty: &'m mut [u64],
+    /// Bit per variable: needs a value (some site or derived variable uses it) and has none.
+    unknown: &'m mut [u64],
+    unknown_left: bool,
+    /// Words of `dirty` that may be non-zero.
+    dirty_from: usize,
+    dirty_to: usize,
+}
+
+impl<'m> Patcher<'m> {
+    /// All variables unknown. `state` has [`PatchTable::state_words`].
+    ///
+    /// # Errors
+    /// [`PatchError::StateTooSmall`].
+    pub fn new(table: PatchTable<'m>, state: &'m mut [u64]) -> Result<Self, PatchError> {
+        let (need, have) = (table.state_words(), state.len());
+        let too_small = PatchError::StateTooSmall { need, have };
+        let state = state.get_mut(..need).ok_or(too_small)?;
+        state.fill(0);
+        let bits = table.special.len();
+        let (values, maps) = state.split_at_mut_checked(table.vars() as usize).ok_or(too_small)?;
+        let (dirty, unknown) = maps.split_at_mut_checked(bits).ok_or(too_small)?;
+        for (u, s) in unknown.iter_mut().zip(table.special) {
+            *u = s.bits;
+        }
+        for starts in table.regions.iter().filter_map(|r| table.starts(r)) {
+            for (var, w) in starts.windows(2).enumerate() {
+                let used = matches!(w, [a, b] if (a ^ b) & !DENSE_FLAG != 0);
+                if let Some(u) = unknown.get_mut(var / 64) {
+                    *u |= u64::from(used) << (var % 64);
+                }
+            }
+        }
+        let mut patcher = Self { table, values, dirty, unknown, unknown_left: true, dirty_from: 0, dirty_to: 0 };
+        // Derived variables are computed, whoever uses them.
+        for d in table.derived {
+            if let Some(u) = patcher.unknown.get_mut(d.out as usize / 64) {
+                *u &= !(1 << (d.out % 64));
+            }
+        }
+        patcher.unknown_left = patcher.unknown.iter().any(|&u| u != 0);
+        Ok(patcher)
+    }
+
+    /// The table.
+    pub fn table(&self) -> &PatchTable<'m> {
+        &self.table
+    }
+
+    /// The value that the next launch uses, if the variable has one.
+    pub fn get(&self, var: Var) -> Option<u64> {
+        let unknown = self.unknown.get(var.0 as usize / 64)? >> (var.0 % 64) & 1;
+        self.values.get(var.0 as usize).copied().filter(|_| unknown == 0)
+    }
+
+    /// Gives a variable its value from the next launch on.
+    ///
+    /// # Errors
+    /// [`PatchError::NoSuchVariable`], [`PatchError::IsDerived`].
+    #[inline]
+    pub fn set(&mut self, var: Var, value: u64) -> Result<(), PatchError> {
+        if !self.table.derived.is_empty() && self.table.is_derived(var) {
+            return Err(PatchError::IsDerived { var });
+        }
+        if var.0 >= self.table.vars() {
+            return Err(PatchError::NoSuchVariable { var, vars: self.table.vars() });
+        }
+        self.put(var.0, value);
+        Ok(())
+    }
+
+    /// Gives `values.len()` variables from `first` on their values. Costs a comparison for those that did not change.
+    ///
+    /// # Errors
+    /// [`PatchError::NoSuchVariable`], [`PatchError::IsDerived`]; nothing has changed then.
+    pub fn set_all(&mut self, first: Var, values: &[u64]) -> Result<(), PatchError> {
+        let vars = self.table.vars();
+        let end = u32::try_from(values.len()).ok().and_then(|n| first.0.checked_add(n)).filter(|&e| e <= vars);
+        let end = end.ok_or(PatchError::NoSuchVariable { var: Var(vars), vars })?;
+        let derived = self.table.derived;
+        let at = derived.partition_point(|d| d.out < first.0);
+        if let Some(d) = derived.get(at).filter(|d| d.out < end) {
+            return Err(PatchError::IsDerived { var: Var(d.out) });
+        }
+        // Single variables up to the first block of eight, whole blocks, single variables.
+        let head = (first.0.wrapping_neg() % 8) as usize;
+        let (head, rest) = values.split_at(head.min(values.len()));
+        let mut var = first.0;
+        for &value in head {
+            self.put(var, value);
+            var += 1;
+        }
+        let (blocks, tail) = rest.as_chunks::<8>();
+        self.put_blocks(var as usize / 8, blocks);
+        var += (blocks.len() * 8) as u32;
+        for &value in tail {
+            self.put(var, value);
+            var += 1;
+        }
+        Ok(())
+    }
+
+    /// Blocks of eight variables from block `first` on.
+    fn put_blocks(&mut self, first: usize, blocks: &[[u64; 8]]) {
+        let (old, _) = self.values.as_chunks_mut::<8>();
+        let Some(old) = old.get_mut(first..) else { return };
+        let mut touched = first;
+        for (i, (old, new)) in (first..).zip(old.iter_mut().zip(blocks)) {
+            let mut changed = 0u64;
+            for (bit, (o, n)) in old.iter().zip(new).enumerate() {
+                changed |= u64::from(o != n) << bit;
+            }
+            let shift = (i % 8) * 8;
+            let known = match self.unknown.get_mut(i / 8) {
+                Some(u) => core::mem::replace(u, *u & !(0xff << shift)) >> shift & 0xff,
+                None => 0,
+            };
+            changed |= known;
+            if changed != 0 {
+                *old = *new;
+                if let Some(d) = self.dirty.get_mut(i / 8) {
+                    *d |= changed << shift;
+                }
+                touched = i + 1;
+            }
+        }
+        if touched > first {
+            self.touch(first / 8, touched.div_ceil(8));
+        }
+        if self.unknown_left {
+            self.unknown_left = self.unknown.iter().any(|&u| u != 0);
+        }
+    }
+
+    #[inline]
+    fn touch(&mut self, from: usize, to: usize) {
+        if self.dirty_from >= self.dirty_to {
+            (self.dirty_from, self.dirty_to) = (from, to);
+        } else {
+            self.dirty_from = self.dirty_from.min(from);
+            self.dirty_to = self.dirty_to.max(to);
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, var: u32, value: u64) {
+        let (word, bit) = (var as usize / 64, 1u64 << (var % 64));
+        let (Some(slot), Some(dirty), Some(unknown)) =
+            (self.values.get_mut(var as usize), self.dirty.get_mut(word), self.unknown.get_mut(word))
+        else {
+            return;
+        };
+        if *slot == value && *unknown & bit == 0 {
+            return;
+        }
+        *slot = value;
+        *dirty |= bit;
+        *unknown &= !bit;
+        self.touch(word, word + 1);
+        if self.unknown_left {
+            self.unknown_left = self.unknown.iter().any(|&u| u != 0);
+        }
+    }
+
+    /// Marks every variable changed: the next launch stores all sites. For memory that was filled anew.
+    pub fn touch_all(&mut self) {
+        let vars = self.table.vars();
+        for (word, d) in (0u32..).zip(self.dirty.iter_mut()) {
+            let n = vars.saturating_sub(word.saturating_mul(64)).min(64);
+            *d = if n == 64 { u64::MAX } else { (1u64 << n) - 1 };
+        }
+        self.touch(0, self.dirty.len());
+    }
+
+    /// Whether a launch would store something.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty_from < self.dirty_to
+    }
+
+    /// Stores all sites of the variables that changed. Returns how many sites that were.
+    ///
+    /// # Errors
+    /// [`PatchError`]; nothing was stored then, and the changes are still to be made.
+    pub fn apply(&mut self, regions: &mut [Region<'_>]) -> Result<usize, PatchError> {
+        if self.unknown_left {
+            return Err(PatchError::Unresolved { var: self.first_unknown() });
+        }
+        let checked = stores::check(&self.table, regions)?;
+        if !self.is_dirty() {
+            return Ok(0);
+        }
+        self.resolve()?;
+        let mut stored = 0;
+        for word in self.dirty_from..self.dirty_to {
+            let Some(changed) = self.dirty.get_mut(word).map(core::mem::take).filter(|&c| c != 0) else { continue };
+            if self.table.has_dense {
+                stored += self.store_dense(checked, word, changed, regions);
+            }
+            let special = self.table.special.get(word).map_or(0, |s| s.bits) & changed;
+            if special != 0 {
+                stored += self.store_runs(checked, word, special, regions);
+            }
+        }
+        (self.dirty_from, self.dirty_to) = (0, 0);
+        Ok(stored)
+    }
+
+    #[cold]
+    fn first_unknown(&self) -> Var {
+        let bit = self.unknown.iter().enumerate().find(|(_, u)| **u != 0);
+        let index = bit.map_or(0, |(word, u)| word * 64 + u.trailing_zeros() as usize);
+        Var(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    /// Computes derived variables whose inputs changed and checks all that is about to be stored, in order: a derived
+    /// variable comes after all that it is made of.
+    fn resolve(&mut self) -> Result<(), PatchError> {
+        let mut word = self.dirty_from;
+        while word < self.dirty_to {
+            let special = self.table.special.get(word).map_or(0, |s| s.bits);
+            let mut done = 0u64;
+            loop {
+                let left = self.dirty.get(word).copied().unwrap_or(0) & special & !done;
+                if left == 0 {
+                    break;
+                }
+                let bit = left.trailing_zeros();
+                done |= u64::MAX >> (63 - bit);
+                let var = u32::try_from(word * 64).unwrap_or(u32::MAX).saturating_add(bit);
+                let value = self.values.get(var as usize).copied().unwrap_or(0);
+                for run in self.table.runs_of(var) {
+                    self.resolve_run(run, value)?;
+                }
+            }
+            word += 1;
+        }
+        Ok(())
+    }
+
+    fn resolve_run(&mut self, run: &Run, value: u64) -> Result<(), PatchError> {
+        if run.formula != FEEDS_FORMULA {
+            let formula = self.table.formulas.get(run.formula as usize).and_then(|f| f.formula(run.var));
+            let check = formula.map_or(Ok(()), |f| f.check(value));
+            return check.map_err(|misfit| PatchError::Misfit { var: Var(run.var), misfit });
+        }
+        for &index in self.table.run_words(run) {
+            let Some(d) = self.table.derived.get(index as usize) else { continue };
+            let of = |var: u32| self.values.get(var as usize).copied().unwrap_or(0);
+            let out = d.eval(of).map_err(|(var, misfit)| PatchError::Misfit { var, misfit })?;
+            // Not `put`: the first time the value may equal the initial zero, and must be stored all the same.
+            if let Some(slot) = self.values.get_mut(d.out as usize) {
+                *slot = out;
+            }
+            if let Some(dirty) = self.dirty.get_mut(d.out as usize / 64) {
+                *dirty |= 1 << (d.out % 64);
+            }
+            self.touch(d.out as usize / 64, d.out as usize / 64 + 1);
+        }
+        Ok(())
+    }
+
+    /// The dense sites of changed variables of one word of the maps.
+    fn store_dense(&self, checked: Checked, word: usize, changed: u64, regions: &mut [Region<'_>]) -> usize {
+        let mut stored = 0;
+        for (record, region) in self.table.regions.iter().zip(regions) {
+            let Some(starts) = self.table.starts(record) else { continue };
+            for block in 0..8usize {
+                let bits = changed >> (block * 8) & 0xff;
+                if bits == 0 {
+                    continue;
+                }
+                let var = word * 64 + block * 8;
+                let start = starts.get(var).copied().unwrap_or(0);
+                if bits == 0xff && start & DENSE_FLAG != 0 {
+                    let first = (start & !DENSE_FLAG) as usize;
+                    let offsets = self.table.words.get(first..).and_then(|w| w.first_chunk::<8>());
+                    let values = self.values.get(var..).and_then(|v| v.first_chunk::<8>());
+                    if let (Some(offsets), Some(values)) = (offsets, values) {
+                        stores::eight(checked, region, offsets, values);
+                        stored += 8;
+                    }
+                    continue;
+                }
+                let mut bits = bits;
+                while bits != 0 {
+                    let v = var + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    let range = (starts.get(v), starts.get(v + 1), self.values.get(v));
+                    let (Some(&from), Some(&to), Some(&value)) = range else { continue };
+                    let range = (from & !DENSE_FLAG) as usize..(to & !DENSE_FLAG) as usize;
+                    let Some(offsets) = self.table.words.get(range) else { continue };
+                    stores::plain(checked, region, offsets, value);
+                    stored += offsets.len();
+                }
+            }
+        }
+        stored
+    }
+
+    /// The runs of changed variables of one word of the maps.
+    fn store_runs(&self, checked: Checked, word: usize, mut special: u64, regions: &mut [Region<'_>]) -> usize {
+        let mut stored = 0;
+        while special != 0 {
+            let bit = special.trailing_zeros();
+            special &= special - 1;
+            let var = u32::try_from(word * 64).unwrap_or(u32::MAX).saturating_add(bit);
+            let value = self.values.get(var as usize).copied().unwrap_or(0);
+            for run in self.table.runs_of(var) {
+                let formula = self.table.formulas.get(run.formula as usize).and_then(|f| f.formula(var));
+                let (Some(formula), Some(region)) = (formula, regions.get_mut(usize::from(run.region))) else {
+                    continue;
+                };
+                let offsets = self.table.run_words(run);
+                stores::run(checked, region, offsets, formula.store, formula.eval(value));
+                stored += offsets.len();
+            }
+        }
+        stored
+    }
+}

@@ -1,0 +1,59 @@
+//! The launch loop's stores. Offsets were checked when the table was parsed and regions are checked once per launch, so
+//! that nothing is checked per store.
+#![allow(unsafe_code, reason = "stores through offsets that the table's constructor checked")]
+
+use super::formula::Store;
+use super::patcher::PatchError;
+use super::table::PatchTable;
+use crate::mem::{Region, scatter};
+
+/// Proof that the regions of this launch passed [`check`].
+#[derive(Clone, Copy)]
+pub(super) struct Checked(());
+
+/// Every region is at least as long as the table was built for, and starts at an 8-byte boundary.
+pub(super) fn check(table: &PatchTable<'_>, regions: &[Region<'_>]) -> Result<Checked, PatchError> {
+    let (need, have) = (table.regions.len(), regions.len());
+    if need != have {
+        return Err(PatchError::RegionCount { need, have });
+    }
+    for (index, (record, region)) in table.regions.iter().zip(regions).enumerate() {
+        if (region.len() as u64) < record.bytes || !region.as_ptr().cast::<u64>().is_aligned() {
+            return Err(PatchError::Region { index, need: record.bytes, have: region.len() as u64 });
+        }
+    }
+    Ok(Checked(()))
+}
+
+/// Eight plain sites. `offsets` are of the dense list of `region` in the table that was checked against it.
+#[inline]
+pub(super) fn eight(_: Checked, region: &mut Region<'_>, offsets: &[u32; 8], values: &[u64; 8]) {
+    // SAFETY: `PatchTable::check_dense_region` saw `(offset + 1) * 8 <= record.bytes` for the whole list, and `check`
+    // saw `record.bytes <= region.len()` and the alignment.
+    unsafe { scatter::plain_each(region, offsets, values) }
+}
+
+/// Plain sites of one variable. `offsets` as for [`eight`].
+#[inline]
+pub(super) fn plain(_: Checked, region: &mut Region<'_>, offsets: &[u32], value: u64) {
+    // SAFETY: as for `eight`.
+    unsafe { scatter::plain(region, offsets, value) }
+}
+
+/// The sites of one run. `offsets` are a run's of `region`, and `store` is its formula's, in the table that was checked.
+#[inline]
+pub(super) fn run(_: Checked, region: &mut Region<'_>, offsets: &[u32], store: Store, value: u64) {
+    match store {
+        // SAFETY: `PatchTable::check_runs` saw `offset + store.bytes() <= record.bytes` and `offset % store.align() == 0`
+        // for the whole run, and `check` saw `record.bytes <= region.len()` and the region's alignment.
+        Store::W8 => unsafe { scatter::each(region, offsets, (value & 0xff) as u8) },
+        // SAFETY: as above.
+        Store::W16 => unsafe { scatter::each(region, offsets, (value & 0xffff) as u16) },
+        // SAFETY: as above.
+        Store::W32 | Store::Low32 | Store::High32 => unsafe {
+            scatter::each(region, offsets, (value & 0xffff_ffff) as u32);
+        },
+        // SAFETY: as above; 64 bits are stored as two halves, which need 4-byte alignment only.
+        Store::W64 => unsafe { scatter::pairs(region, offsets, value) },
+    }
+}

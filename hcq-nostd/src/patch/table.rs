@@ -1,0 +1,447 @@
+//! The bytes of a patch table.
+//!
+//! | section | entry | what |
+//! |---|---|---|
+//! | header | 40 bytes | magic, version, counts |
+//! | derived | 112 | variables computed from others, inputs before outputs |
+//! | formulas | 40 | all of a formula but its variable |
+//! | regions | 16 | size in bytes, and where the region's dense list starts |
+//! | special | 16 per 64 variables | which of them have runs, and the first run |
+//! | runs | 20 | sites of one variable, formula and region, sorted by variable |
+//! | words | 4 | dense lists (`starts[vars + 1]`, then offsets / 8), and the runs' byte offsets |
+//!
+//! A start's top bit, at every eighth variable, says that these eight have exactly one site each.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::formula::{Derived, Formula, Site, Store};
+use crate::value::{Affine, Fit, Var};
+
+/// Why bytes are not a patch table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum TableError {
+    /// Not at an 8-byte boundary, or shorter or longer than its header says.
+    Size {
+        /// Bytes given.
+        have: usize,
+    },
+    /// Wrong magic number: not a table, or of a machine with another byte order.
+    Magic,
+    /// A version that this crate does not know.
+    Version {
+        /// The table's version.
+        seen: u16,
+    },
+    /// A derived variable that is none, or is computed before its inputs.
+    Derived {
+        /// Which one.
+        index: u32,
+    },
+    /// A shift or store width that does not exist.
+    Formula {
+        /// Which one.
+        index: u32,
+    },
+    /// A dense list that is not ordered, or leaves the table or its region.
+    Dense {
+        /// The region.
+        region: u32,
+    },
+    /// A run that is out of order, or names something that does not exist, or leaves its region.
+    Run {
+        /// Which one.
+        index: u32,
+    },
+    /// The index of runs does not match the runs.
+    Special {
+        /// Which word.
+        index: u32,
+    },
+}
+
+impl core::fmt::Display for TableError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::Size { have } => write!(f, "{have} bytes are no whole patch table"),
+            Self::Magic => write!(f, "not a patch table"),
+            Self::Version { seen } => write!(f, "patch table of version {seen}"),
+            Self::Derived { index } => write!(f, "derived variable {index} is malformed"),
+            Self::Formula { index } => write!(f, "formula {index} is malformed"),
+            Self::Dense { region } => write!(f, "the dense list of region {region} is malformed"),
+            Self::Run { index } => write!(f, "run {index} is malformed"),
+            Self::Special { index } => write!(f, "word {index} of the run index is malformed"),
+        }
+    }
+}
+
+impl core::error::Error for TableError {}
+
+const MAGIC: u32 = u32::from_le_bytes(*b"HCQP");
+const VERSION: u16 = 1;
+
+/// Top bit of a dense start.
+pub(super) const DENSE_FLAG: u32 = 1 << 31;
+/// A run whose words are numbers of derived variables.
+pub(super) const FEEDS_FORMULA: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Header {
+    magic: u32,
+    version: u16,
+    reserved: u16,
+    pub(super) vars: u32,
+    regions: u32,
+    derived: u32,
+    formulas: u32,
+    runs: u32,
+    words: u32,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct FormulaRecord {
+    scale: u64,
+    add: u64,
+    mask: u64,
+    base: u64,
+    shr: u8,
+    shl: u8,
+    bits: u8,
+    align_log2: u8,
+    store: u8,
+    swap: u8,
+    least: u8,
+    reserved: u8,
+}
+
+impl FormulaRecord {
+    pub(super) fn from_site(s: &Site) -> Self {
+        Self {
+            scale: s.scale,
+            add: s.add,
+            mask: s.mask,
+            base: s.base,
+            shr: s.shr,
+            shl: s.shl,
+            bits: s.bits,
+            align_log2: s.align_log2,
+            store: s.store,
+            swap: s.swap,
+            least: s.least,
+            reserved: 0,
+        }
+    }
+
+    pub(super) fn formula(&self, var: u32) -> Option<Formula> {
+        Some(Formula {
+            of: Affine { var: Var(var), scale: self.scale, add: self.add },
+            shr: (self.shr < 64).then_some(self.shr)?,
+            mask: self.mask,
+            shl: (self.shl < 64).then_some(self.shl)?,
+            base: self.base,
+            swap: self.swap != 0,
+            store: Store::from_u8(self.store)?,
+            fit: Fit { bits: self.bits, align_log2: self.align_log2, least: self.least },
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct RegionRecord {
+    pub(super) bytes: u64,
+    /// Index of the dense list in the words, or `u32::MAX`.
+    pub(super) starts: u32,
+    pub(super) reserved: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Special {
+    pub(super) bits: u64,
+    pub(super) first_run: u32,
+    pub(super) reserved: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Run {
+    pub(super) var: u32,
+    pub(super) region: u16,
+    pub(super) reserved: u16,
+    pub(super) formula: u32,
+    pub(super) first: u32,
+    pub(super) count: u32,
+}
+
+const _: () = assert!(size_of::<Header>() == 40 && size_of::<FormulaRecord>() == 40 && size_of::<Run>() == 20);
+const _: () = assert!(size_of::<Derived>() == 112 && size_of::<Site>() == 56);
+
+/// The sections while they are written.
+pub(super) struct SectionsMut<'a> {
+    pub(super) derived: &'a mut [Derived],
+    pub(super) formulas: &'a mut [FormulaRecord],
+    pub(super) regions: &'a mut [RegionRecord],
+    pub(super) special: &'a mut [Special],
+    pub(super) runs: &'a mut [Run],
+    pub(super) words: &'a mut [u32],
+}
+
+impl Header {
+    /// `None` if the size is beyond what this machine can address.
+    pub(super) fn new(vars: u32, regions: u32, derived: u32, formulas: u32, runs: u32, words: u32) -> Option<Self> {
+        let mut header =
+            Self { magic: MAGIC, version: VERSION, reserved: 0, vars, regions, derived, formulas, runs, words, bytes: 0 };
+        header.bytes = header.computed_bytes()?;
+        isize::try_from(header.bytes).ok()?;
+        Some(header)
+    }
+
+    fn computed_bytes(&self) -> Option<u64> {
+        let part = |n: u32, size: usize| u64::from(n).checked_mul(size as u64);
+        let sum = (size_of::<Self>() as u64)
+            .checked_add(part(self.derived, size_of::<Derived>())?)?
+            .checked_add(part(self.formulas, size_of::<FormulaRecord>())?)?
+            .checked_add(part(self.regions, size_of::<RegionRecord>())?)?
+            .checked_add(part(self.vars.div_ceil(64), size_of::<Special>())?)?
+            .checked_add(part(self.runs, size_of::<Run>())?)?
+            .checked_add(part(self.words, size_of::<u32>())?)?;
+        sum.checked_next_multiple_of(8)
+    }
+
+    /// Size in 64-bit words. Fits, as `new` and `parse` have seen to.
+    pub(super) fn total_words(&self) -> usize {
+        usize::try_from(self.bytes / 8).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn sections_mut<'a>(&self, bytes: &'a mut [u8]) -> Option<SectionsMut<'a>> {
+        let (header, rest) = Header::mut_from_prefix(bytes).ok()?;
+        *header = *self;
+        let (derived, rest) = <[Derived]>::mut_from_prefix_with_elems(rest, self.derived as usize).ok()?;
+        let (formulas, rest) = <[FormulaRecord]>::mut_from_prefix_with_elems(rest, self.formulas as usize).ok()?;
+        let (regions, rest) = <[RegionRecord]>::mut_from_prefix_with_elems(rest, self.regions as usize).ok()?;
+        let specials = self.vars.div_ceil(64) as usize;
+        let (special, rest) = <[Special]>::mut_from_prefix_with_elems(rest, specials).ok()?;
+        let (runs, rest) = <[Run]>::mut_from_prefix_with_elems(rest, self.runs as usize).ok()?;
+        let (words, _) = <[u32]>::mut_from_prefix_with_elems(rest, self.words as usize).ok()?;
+        Some(SectionsMut { derived, formulas, regions, special, runs, words })
+    }
+}
+
+/// A checked patch table. Cheap to copy; it borrows the bytes.
+///
+/// Every offset in it was checked against the sizes of the regions that it was built for; a
+/// [`Patcher`](super::Patcher) checks once per launch that the regions given are at least that large, and no more.
+#[derive(Clone, Copy, Debug)]
+pub struct PatchTable<'t> {
+    bytes: &'t [u8],
+    pub(super) vars: u32,
+    pub(super) derived: &'t [Derived],
+    pub(super) formulas: &'t [FormulaRecord],
+    pub(super) regions: &'t [RegionRecord],
+    pub(super) special: &'t [Special],
+    pub(super) runs: &'t [Run],
+    pub(super) words: &'t [u32],
+    pub(super) has_dense: bool,
+}
+
+impl<'t> PatchTable<'t> {
+    /// Checks bytes from anywhere, once. Time in proportion to their number.
+    ///
+    /// # Errors
+    /// [`TableError`]. The bytes must start at an 8-byte boundary.
+    pub fn parse(bytes: &'t [u8]) -> Result<Self, TableError> {
+        let have = bytes.len();
+        let size = TableError::Size { have };
+        let (header, rest) = Header::ref_from_prefix(bytes).map_err(|_| size)?;
+        if bytes.as_ptr().addr() % 8 != 0 {
+            return Err(size);
+        }
+        if header.magic != MAGIC {
+            return Err(TableError::Magic);
+        }
+        if header.version != VERSION {
+            return Err(TableError::Version { seen: header.version });
+        }
+        if header.computed_bytes() != Some(header.bytes) || u64::try_from(have).ok() != Some(header.bytes) {
+            return Err(size);
+        }
+        let specials = header.vars.div_ceil(64) as usize;
+        let (derived, rest) =
+            <[Derived]>::ref_from_prefix_with_elems(rest, header.derived as usize).map_err(|_| size)?;
+        let (formulas, rest) =
+            <[FormulaRecord]>::ref_from_prefix_with_elems(rest, header.formulas as usize).map_err(|_| size)?;
+        let (regions, rest) =
+            <[RegionRecord]>::ref_from_prefix_with_elems(rest, header.regions as usize).map_err(|_| size)?;
+        let (special, rest) = <[Special]>::ref_from_prefix_with_elems(rest, specials).map_err(|_| size)?;
+        let (runs, rest) = <[Run]>::ref_from_prefix_with_elems(rest, header.runs as usize).map_err(|_| size)?;
+        let (words, _) = <[u32]>::ref_from_prefix_with_elems(rest, header.words as usize).map_err(|_| size)?;
+        let has_dense = regions.iter().any(|r| r.starts != u32::MAX);
+        let table =
+            Self { bytes, vars: header.vars, derived, formulas, regions, special, runs, words, has_dense };
+        table.check_derived()?;
+        table.check_formulas()?;
+        table.check_dense()?;
+        table.check_runs()?;
+        table.check_special()?;
+        Ok(table)
+    }
+
+    fn check_derived(&self) -> Result<(), TableError> {
+        let mut least = 0;
+        for (index, d) in (0u32..).zip(self.derived) {
+            if !d.is_sound() || d.out < least || d.out >= self.vars {
+                return Err(TableError::Derived { index });
+            }
+            least = d.out + 1;
+        }
+        Ok(())
+    }
+
+    fn check_formulas(&self) -> Result<(), TableError> {
+        for (index, f) in (0u32..).zip(self.formulas) {
+            f.formula(0).ok_or(TableError::Formula { index })?;
+        }
+        Ok(())
+    }
+
+    fn check_dense(&self) -> Result<(), TableError> {
+        for (region, record) in (0u32..).zip(self.regions) {
+            if record.starts == u32::MAX {
+                continue;
+            }
+            self.check_dense_region(record).ok_or(TableError::Dense { region })?;
+        }
+        Ok(())
+    }
+
+    fn check_dense_region(&self, record: &RegionRecord) -> Option<()> {
+        let starts = self.starts(record)?;
+        let clear = |w: u32| w & !DENSE_FLAG;
+        let first = clear(*starts.first()?);
+        let last = clear(*starts.last()?);
+        for (var, pair) in starts.windows(2).enumerate() {
+            let &[a, b] = pair else { return None };
+            if clear(a) > clear(b) {
+                return None;
+            }
+            if a & DENSE_FLAG != 0 {
+                let nine = starts.get(var..var.checked_add(9)?)?;
+                let single = nine.windows(2).all(|w| matches!(w, [a, b] if clear(*b) == clear(*a) + 1));
+                if var % 8 != 0 || !single {
+                    return None;
+                }
+            }
+        }
+        if starts.last()? & DENSE_FLAG != 0 {
+            return None;
+        }
+        let offsets = self.words.get(first as usize..last as usize)?;
+        let inside = |&o: &u32| (u64::from(o) + 1) * 8 <= record.bytes;
+        offsets.iter().all(inside).then_some(())
+    }
+
+    fn check_runs(&self) -> Result<(), TableError> {
+        let mut last = 0;
+        for (index, run) in (0u32..).zip(self.runs) {
+            let bad = TableError::Run { index };
+            if run.var < last || run.var >= self.vars || run.count == 0 {
+                return Err(bad);
+            }
+            last = run.var;
+            let offsets = self.run_words(run);
+            if offsets.len() != run.count as usize {
+                return Err(bad);
+            }
+            let sound = if run.formula == FEEDS_FORMULA {
+                offsets.iter().all(|&d| self.derived.get(d as usize).is_some_and(|d| d.out > run.var))
+            } else {
+                let record = self.regions.get(usize::from(run.region)).ok_or(bad)?;
+                let formula = self.formulas.get(run.formula as usize).and_then(|f| f.formula(run.var)).ok_or(bad)?;
+                let (bytes, align) = (formula.store.bytes(), formula.store.align());
+                offsets.iter().all(|&o| u64::from(o) + u64::from(bytes) <= record.bytes && o % align == 0)
+            };
+            if !sound {
+                return Err(bad);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_special(&self) -> Result<(), TableError> {
+        let mut left = self.runs;
+        let mut first = 0u32;
+        for (index, special) in (0u32..).zip(self.special) {
+            let n = left.iter().take_while(|r| r.var / 64 == index).count();
+            let (mine, others) = left.split_at(n);
+            let bits = mine.iter().fold(0u64, |b, r| b | 1 << (r.var % 64));
+            if special.bits != bits || special.first_run != first {
+                return Err(TableError::Special { index });
+            }
+            first = first.saturating_add(u32::try_from(n).unwrap_or(u32::MAX));
+            left = others;
+        }
+        Ok(())
+    }
+
+    /// The `starts[vars + 1]` of a dense region.
+    pub(super) fn starts(&self, record: &RegionRecord) -> Option<&'t [u32]> {
+        let first = usize::try_from(record.starts).ok()?;
+        let len = (self.vars as usize).checked_add(1)?;
+        self.words.get(first..first.checked_add(len)?)
+    }
+
+    /// The words of a run; fewer than it counts if it leaves the table.
+    pub(super) fn run_words(&self, run: &Run) -> &'t [u32] {
+        let first = run.first as usize;
+        first.checked_add(run.count as usize).and_then(|end| self.words.get(first..end)).unwrap_or_default()
+    }
+
+    /// The runs of one variable.
+    pub(super) fn runs_of(&self, var: u32) -> &'t [Run] {
+        let special = self.special.get(var as usize / 64);
+        let tail = special.and_then(|s| self.runs.get(s.first_run as usize..)).unwrap_or_default();
+        let from = tail.partition_point(|r| r.var < var);
+        let tail = tail.get(from..).unwrap_or_default();
+        let len = tail.iter().take_while(|r| r.var == var).count();
+        tail.get(..len).unwrap_or_default()
+    }
+
+    /// The table's bytes, to be stored and [parsed](Self::parse) again.
+    pub fn as_bytes(&self) -> &'t [u8] {
+        self.bytes
+    }
+
+    /// Number of variables, derived ones included.
+    pub fn vars(&self) -> u32 {
+        self.vars
+    }
+
+    /// Number of sites.
+    pub fn sites(&self) -> usize {
+        let dense = self.regions.iter().filter_map(|r| self.starts(r)).filter_map(|s| {
+            let (first, last) = (s.first()?, s.last()?);
+            Some((last - (first & !DENSE_FLAG)) as usize)
+        });
+        let runs = self.runs.iter().filter(|r| r.formula != FEEDS_FORMULA).map(|r| r.count as usize);
+        dense.sum::<usize>() + runs.sum::<usize>()
+    }
+
+    /// The sizes in bytes of the regions that it stores to.
+    pub fn region_bytes(&self) -> impl ExactSizeIterator<Item = u64> + 't {
+        self.regions.iter().map(|r| r.bytes)
+    }
+
+    /// Whether `var` is computed from others.
+    pub fn is_derived(&self, var: Var) -> bool {
+        self.derived.binary_search_by_key(&var.0, |d| d.out).is_ok()
+    }
+
+    /// 64-bit words of state that a [`Patcher`](super::Patcher) needs.
+    pub fn state_words(&self) -> usize {
+        (self.vars as usize) + 2 * (self.vars.div_ceil(64) as usize)
+    }
+}

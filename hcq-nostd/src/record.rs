@@ -1,0 +1,543 @@
+//! Recording commands into caller memory.
+//!
+//! A [`Recorder`] appends 32-bit words to a slice and files patch sites in a [`PatchList`]. A command is recorded whole
+//! or not at all: an encoder writes it inside [`Recorder::command`], and when anything fails the queue is as it was.
+//! When the memory runs out the command is counted to its end, and the error says how much would have been needed; a
+//! recorder over no memory therefore measures.
+//!
+//! ```
+//! use hcq_nostd::patch::{Derived, PatchList, Site};
+//! use hcq_nostd::record::{RecordError, Recorder};
+//! use hcq_nostd::value::Field;
+//!
+//! let (mut words, mut sites) = ([0u32; 4], [Site::EMPTY; 2]);
+//! let mut list = PatchList::new(&mut sites, &mut []);
+//! let address = list.var()?;
+//! let mut q = Recorder::new(&mut words, list);
+//! q.command(|c| {
+//!     c.word(0xc001_1000);
+//!     c.field(0, address.into(), Field::new(0, 32).unit(8))    // known at launch: a site is filed
+//! })?;
+//! assert_eq!(q.words(), [0xc001_1000, hcq_nostd::patch::POISON]);
+//! let too_long = q.command(|c| Ok(c.words(&[0; 3])));
+//! assert!(matches!(too_long, Err(RecordError::NoRoom(need)) if need.words == 5));
+//! assert_eq!(q.words().len(), 2);                              // as before the call
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::mem::Region;
+use crate::patch::{BuildError, Formula, POISON, PatchList, RegionId, Store};
+use crate::value::{Affine, Field, Fit, Misfit, Value};
+
+/// Memory that a recording takes in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Room {
+    /// 32-bit words.
+    pub words: usize,
+    /// Patch sites.
+    pub sites: usize,
+    /// Derived variables.
+    pub derived: usize,
+}
+
+/// The operand that a command could not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Operand {
+    /// A signal's address.
+    Signal,
+    /// The address written or polled.
+    Address,
+    /// A value to write or compare with.
+    Data,
+    /// The mask of a poll.
+    Mask,
+    /// A copy's destination.
+    Destination,
+    /// A copy's source.
+    Source,
+    /// A length in bytes.
+    Length,
+    /// The number of work-groups in dimension 0, 1 or 2.
+    Groups(u8),
+    /// The number of work-items per group in dimension 0, 1 or 2, or all together (3).
+    Local(u8),
+    /// Bytes of group-local memory.
+    LocalMemory,
+    /// The address of the argument block.
+    Kernargs,
+    /// The program's address or one of its numbers.
+    Program,
+    /// Argument number N.
+    Argument(u16),
+}
+
+/// Why a command was not recorded. The queue is as it was before the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The memory is too small; the room is what the whole recording with this command takes.
+    NoRoom(Room),
+    /// An operand that the engine's field cannot hold.
+    Misfit {
+        /// Which.
+        operand: Operand,
+        /// How.
+        misfit: Misfit,
+    },
+    /// An operand that must be known while recording on this engine.
+    NotConstant {
+        /// Which.
+        operand: Operand,
+    },
+    /// More launch arguments than the program takes, or fewer.
+    ArgumentCount {
+        /// What the program takes.
+        need: usize,
+        /// What was given.
+        have: usize,
+    },
+    /// An argument of another kind or size than the program's.
+    ArgumentKind {
+        /// Which, from 0.
+        index: u16,
+    },
+    /// The argument block is too small for the program.
+    KernargsTooSmall {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes given.
+        have: usize,
+    },
+    /// A limit of the engine or the program was exceeded.
+    Limit {
+        /// Which operand.
+        operand: Operand,
+        /// What was asked for.
+        value: u64,
+        /// The most there may be.
+        max: u64,
+    },
+    /// The patch list cannot take it.
+    Patch(BuildError),
+}
+
+impl core::fmt::Display for RecordError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::NoRoom(r) => {
+                write!(f, "needs {} words, {} sites, {} derived variables", r.words, r.sites, r.derived)
+            }
+            Self::Misfit { operand, misfit } => write!(f, "{operand}: {misfit}"),
+            Self::NotConstant { operand } => write!(f, "{operand} must be known while recording"),
+            Self::ArgumentCount { need, have } => write!(f, "the program takes {need} arguments, {have} were given"),
+            Self::ArgumentKind { index } => write!(f, "argument {index} is of another kind or size"),
+            Self::KernargsTooSmall { need, have } => {
+                write!(f, "the argument block needs {need} bytes, {have} were given")
+            }
+            Self::Limit { operand, value, max } => write!(f, "{operand}: {value} exceeds {max}"),
+            Self::Patch(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl core::fmt::Display for Operand {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::Signal => f.write_str("signal address"),
+            Self::Address => f.write_str("address"),
+            Self::Data => f.write_str("data"),
+            Self::Mask => f.write_str("mask"),
+            Self::Destination => f.write_str("destination"),
+            Self::Source => f.write_str("source"),
+            Self::Length => f.write_str("length"),
+            Self::Groups(d) => write!(f, "groups, dimension {d}"),
+            Self::Local(3) => f.write_str("work-items per group"),
+            Self::Local(d) => write!(f, "local size, dimension {d}"),
+            Self::LocalMemory => f.write_str("group-local memory"),
+            Self::Kernargs => f.write_str("argument block"),
+            Self::Program => f.write_str("program"),
+            Self::Argument(n) => write!(f, "argument {n}"),
+        }
+    }
+}
+
+impl core::error::Error for RecordError {}
+
+impl From<BuildError> for RecordError {
+    fn from(e: BuildError) -> Self {
+        Self::Patch(e)
+    }
+}
+
+/// Gives a misfit the name of its operand.
+pub trait NameOperand<T> {
+    /// `RecordError::Misfit` with this operand.
+    ///
+    /// # Errors
+    /// The misfit, named.
+    fn operand(self, operand: Operand) -> Result<T, RecordError>;
+}
+
+impl<T> NameOperand<T> for Result<T, Misfit> {
+    #[inline]
+    fn operand(self, operand: Operand) -> Result<T, RecordError> {
+        self.map_err(|misfit| RecordError::Misfit { operand, misfit })
+    }
+}
+
+/// Appends commands to words in caller memory. See the [module](self).
+#[derive(Debug)]
+pub struct Recorder<'m> {
+    words: &'m mut [u32],
+    len: usize,
+    list: PatchList<'m>,
+    region: RegionId,
+}
+
+impl<'m> Recorder<'m> {
+    /// An empty queue. Its words are region 0 of the patch list.
+    pub fn new(words: &'m mut [u32], list: PatchList<'m>) -> Self {
+        Self::in_region(words, list, RegionId(0))
+    }
+
+    /// An empty queue whose words are the given region of the patch list.
+    pub fn in_region(words: &'m mut [u32], list: PatchList<'m>, region: RegionId) -> Self {
+        Self { words, len: 0, list, region }
+    }
+
+    /// The words recorded so far.
+    pub fn words(&self) -> &[u32] {
+        self.words.get(..self.len).unwrap_or_default()
+    }
+
+    /// Memory taken so far.
+    pub fn used(&self) -> Room {
+        let patch = self.list.used();
+        Room { words: self.len, sites: patch.sites, derived: patch.derived }
+    }
+
+    /// The patch list, to declare variables.
+    pub fn list(&mut self) -> &mut PatchList<'m> {
+        &mut self.list
+    }
+
+    /// Number of words, and the patch list, to build its table or to record the next queue with.
+    pub fn finish(self) -> (usize, PatchList<'m>) {
+        (self.len, self.list)
+    }
+
+    /// Forgets all words; sites and variables too.
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.list.clear();
+    }
+
+    /// Records one command: all of what `encode` appends, or nothing.
+    ///
+    /// # Errors
+    /// What `encode` returns, or [`RecordError::NoRoom`] with the room that the recording would have taken.
+    #[inline]
+    pub fn command(
+        &mut self,
+        encode: impl FnOnce(&mut Command<'_, 'm>) -> Result<(), RecordError>,
+    ) -> Result<&mut Self, RecordError> {
+        let (len, mark) = (self.len, self.list.mark());
+        let mut command = Command { recorder: self, start: len };
+        let result = encode(&mut command);
+        let full = self.len > self.words.len() || self.list.overflowed();
+        if result.is_err() || full {
+            let need = self.used();
+            self.len = len;
+            self.list.rewind(mark);
+            result?;
+            return Err(RecordError::NoRoom(need));
+        }
+        Ok(self)
+    }
+}
+
+/// A command while it is recorded.
+#[derive(Debug)]
+pub struct Command<'r, 'm> {
+    recorder: &'r mut Recorder<'m>,
+    start: usize,
+}
+
+impl<'m> Command<'_, 'm> {
+    /// Index of the next word, from the command's first.
+    pub fn position(&self) -> usize {
+        self.recorder.len - self.start
+    }
+
+    /// The patch list.
+    pub fn list(&mut self) -> &mut PatchList<'m> {
+        &mut self.recorder.list
+    }
+
+    /// Appends a word.
+    #[inline]
+    pub fn word(&mut self, word: u32) {
+        let r = &mut *self.recorder;
+        if let Some(slot) = r.words.get_mut(r.len) {
+            *slot = word;
+        }
+        r.len = r.len.saturating_add(1);
+    }
+
+    /// Appends words, such as a program's packet template.
+    #[inline]
+    pub fn words(&mut self, words: &[u32]) {
+        let r = &mut *self.recorder;
+        let end = r.len.saturating_add(words.len());
+        if let Some(to) = r.words.get_mut(r.len..end) {
+            to.copy_from_slice(words);
+        }
+        r.len = end;
+    }
+
+    /// Overwrites word `at` of this command.
+    #[inline]
+    pub fn set(&mut self, at: usize, word: u32) {
+        let r = &mut *self.recorder;
+        if let Some(slot) = r.words.get_mut(self.start.saturating_add(at)) {
+            *slot = word;
+        }
+    }
+
+    #[cold]
+    fn site(&mut self, at: usize, formula: &Formula) {
+        let r = &mut *self.recorder;
+        // A word index beyond 2^30 is beyond every engine's queue, and beyond the memory that was given.
+        let offset = u32::try_from(self.start.saturating_add(at).saturating_mul(4)).unwrap_or(u32::MAX);
+        r.list.site(r.region, offset, formula);
+    }
+
+    /// Appends a word with a bit-field; `base` holds the word's other bits.
+    ///
+    /// # Errors
+    /// [`Misfit`] for an immediate; a variable is checked at launch.
+    #[inline]
+    pub fn field(&mut self, base: u32, value: Value, field: Field) -> Result<(), RecordError> {
+        let at = self.position();
+        self.word(0);
+        self.set_field(at, base, value, field).operand(Operand::Data)
+    }
+
+    /// Overwrites word `at` of this command with `base` and a bit-field.
+    ///
+    /// # Errors
+    /// [`Misfit`] for an immediate; a variable is checked at launch.
+    #[inline]
+    pub fn set_field(&mut self, at: usize, base: u32, value: Value, field: Field) -> Result<(), Misfit> {
+        match value {
+            Value::Imm(v) => {
+                let bits = field.place(v)?;
+                let word = u32::try_from(u64::from(base).wrapping_add(bits))
+                    .map_err(|_| Misfit::TooLarge { value: v, bits: field.bits })?;
+                self.set(at, word);
+            }
+            Value::Var(of) => {
+                self.set(at, POISON);
+                self.site(at, &Formula::field(of, base, field));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the low and then the high word of a value.
+    ///
+    /// # Errors
+    /// [`Misfit`] for an immediate; a variable is checked at launch.
+    #[inline]
+    pub fn pair(&mut self, value: Value, fit: Fit) -> Result<(), Misfit> {
+        let at = self.position();
+        self.words(&[0; 2]);
+        self.set_pair(at, value, fit)
+    }
+
+    /// Overwrites words `at` and `at + 1` of this command with the low and high half of a value.
+    ///
+    /// # Errors
+    /// [`Misfit`] for an immediate; a variable is checked at launch.
+    #[inline]
+    pub fn set_pair(&mut self, at: usize, value: Value, fit: Fit) -> Result<(), Misfit> {
+        match value {
+            Value::Imm(v) => {
+                fit.check(v)?;
+                self.set(at, low32(v));
+                self.set(at + 1, low32(v >> 32));
+            }
+            Value::Var(of) => {
+                self.set(at, POISON);
+                self.set(at + 1, POISON);
+                self.site(at, &Formula { fit, ..Formula::whole(of) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the high and then the low word of a value, the order of NVIDIA's method pairs.
+    ///
+    /// # Errors
+    /// [`Misfit`] for an immediate; a variable is checked at launch.
+    pub fn pair_high_first(&mut self, value: Value, fit: Fit) -> Result<(), Misfit> {
+        let at = self.position();
+        match value {
+            Value::Imm(v) => {
+                fit.check(v)?;
+                self.words(&[low32(v >> 32), low32(v)]);
+            }
+            Value::Var(of) => {
+                self.words(&[POISON; 2]);
+                self.site(at, &Formula::high(of, fit));
+                self.site(at + 1, &Formula::low(of, fit));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a word of any formula: a big-endian field, a sum with a base.
+    ///
+    /// # Errors
+    /// [`Misfit`] if `value` is an immediate that does not fit; a variable is checked at launch. The formula's own
+    /// variable is replaced by the value's.
+    pub fn formula(&mut self, value: Value, formula: &Formula) -> Result<(), Misfit> {
+        let at = self.position();
+        let of = match value {
+            Value::Imm(v) => {
+                let known = Formula { of: Affine { add: 0, scale: 1, ..formula.of }, ..*formula };
+                known.check(v)?;
+                self.word(low32(known.eval(v)));
+                return Ok(());
+            }
+            Value::Var(of) => of,
+        };
+        self.word(POISON);
+        self.site(at, &Formula { of, ..*formula });
+        Ok(())
+    }
+}
+
+pub(crate) const fn low32(v: u64) -> u32 {
+    (v & 0xffff_ffff) as u32
+}
+
+/// Device-visible memory beside a queue's words: an argument block, a descriptor (QMD), a packet that a kernel reads.
+///
+/// Sites in it are filed under its region's number, with offsets from the region's start.
+#[derive(Debug)]
+pub struct Block<'r, 'm> {
+    region: &'r mut Region<'m>,
+    id: RegionId,
+    offset: usize,
+    len: usize,
+}
+
+impl<'r, 'm> Block<'r, 'm> {
+    /// `len` bytes at `offset` of `region`, which is number `id` of the patch list.
+    ///
+    /// # Errors
+    /// [`AccessError`](crate::mem::AccessError) if the bytes are not inside.
+    pub fn new(
+        region: &'r mut Region<'m>,
+        id: RegionId,
+        offset: usize,
+        len: usize,
+    ) -> Result<Self, crate::mem::AccessError> {
+        region.check(offset, len)?;
+        Ok(Self { region, id, offset, len })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no byte in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Device address of the byte at `at`.
+    pub fn device_address(&self, at: usize) -> Option<u64> {
+        (at <= self.len).then(|| self.offset.checked_add(at).and_then(|o| self.region.device_address(o)))?
+    }
+
+    /// The same block for a shorter time.
+    pub fn reborrow(&mut self) -> Block<'_, 'm> {
+        Block { region: self.region, id: self.id, offset: self.offset, len: self.len }
+    }
+
+    #[inline]
+    fn at(&self, at: usize, len: usize) -> Result<usize, RecordError> {
+        let end = at.checked_add(len);
+        if end.is_none_or(|e| e > self.len) {
+            return Err(RecordError::KernargsTooSmall { need: end.unwrap_or(usize::MAX), have: self.len });
+        }
+        self.offset.checked_add(at).ok_or(RecordError::KernargsTooSmall { need: usize::MAX, have: self.len })
+    }
+
+    /// Stores bytes.
+    ///
+    /// # Errors
+    /// [`RecordError::KernargsTooSmall`].
+    #[inline]
+    pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), RecordError> {
+        let offset = self.at(at, bytes.len())?;
+        self.region.write(offset, bytes).map_err(|_| RecordError::KernargsTooSmall { need: at, have: self.len })
+    }
+
+    /// Stores a value through a formula, or files its site and stores poison.
+    ///
+    /// # Errors
+    /// [`RecordError::KernargsTooSmall`], [`RecordError::Misfit`] for an immediate; a variable is checked at launch.
+    #[inline]
+    pub fn value(
+        &mut self,
+        list: &mut PatchList<'_>,
+        at: usize,
+        value: Value,
+        formula: &Formula,
+        operand: Operand,
+    ) -> Result<(), RecordError> {
+        let bytes = formula.store.bytes() as usize;
+        let word = match value {
+            Value::Imm(v) => {
+                let known = Formula { of: Affine { add: 0, scale: 1, ..formula.of }, ..*formula };
+                known.check(v).operand(operand)?;
+                known.eval(v)
+            }
+            Value::Var(of) => {
+                let offset = self.at(at, bytes)?;
+                let too_far = RecordError::KernargsTooSmall { need: offset, have: self.len };
+                let offset = u32::try_from(offset).map_err(|_| too_far)?;
+                list.site(self.id, offset, &Formula { of, ..*formula });
+                u64::from(POISON) << 32 | u64::from(POISON)
+            }
+        };
+        self.write(at, word.to_le_bytes().get(..bytes).unwrap_or_default())
+    }
+
+    /// A whole value in a store of this width, at its natural alignment or, for 64 bits, at 4 bytes.
+    ///
+    /// # Errors
+    /// As for [`value`](Self::value).
+    #[inline]
+    pub fn whole(
+        &mut self,
+        list: &mut PatchList<'_>,
+        at: usize,
+        value: Value,
+        store: Store,
+        operand: Operand,
+    ) -> Result<(), RecordError> {
+        self.value(list, at, value, &Formula::narrow(crate::value::Var::new(0), store), operand)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! Rings: reserve, fill, publish.
+//!
+//! A [`Ring`] hands out entries that the device has consumed, and nothing else: [`Ring::reserve`] counts padding too, and
+//! when there is no room it says so and nothing has changed. Entries become the device's in [`Hole::publish`], with the
+//! fence and the doorbell in the one order that is right. Put and get are monotonic 64-bit counts of entries; what the
+//! engine wants to be told (bytes, words, an index of the last packet) is the [`Doorbell`]'s business.
+//!
+//! ```
+//! use hcq_nostd::mem::Region;
+//! use hcq_nostd::ring::{Ring, WouldBlock};
+//!
+//! let mut memory = [0u64; 4];
+//! let mut ring = Ring::new(Region::from_words(&mut memory, 0x1000), 8)?;    // four entries of 8 bytes
+//! let mut rung = 0;
+//! let mut hole = ring.reserve(3)?;
+//! hole.fill(0, &[1, 0, 2, 0, 3, 0])?;
+//! hole.publish(&mut |put| rung = put);
+//! assert_eq!(rung, 3);
+//! assert_eq!(ring.reserve(2).map(|_| ()), Err(WouldBlock { need: 2, free: 1 }));
+//! ring.consumed(3)?;                                                        // the device has read them
+//! assert!(ring.reserve(2).is_ok());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod arith;
+
+use crate::mem::{AccessError, Region, publish_fence};
+
+/// No room now. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct WouldBlock {
+    /// Entries needed, padding included.
+    pub need: u64,
+    /// Entries free.
+    pub free: u64,
+}
+
+impl core::fmt::Display for WouldBlock {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} ring entries needed, {} free", self.need, self.free)
+    }
+}
+
+impl core::error::Error for WouldBlock {}
+
+/// What is wrong with a ring or with what was said about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum RingError {
+    /// The memory is not a whole number, at least one, of entries of 4 bytes or a multiple.
+    Shape {
+        /// Bytes of memory.
+        bytes: usize,
+        /// Bytes of an entry.
+        entry: usize,
+    },
+    /// The device claims to have consumed what was not published, or less than before.
+    Consumed {
+        /// What it claims.
+        get: u64,
+        /// What it had consumed before.
+        last: u64,
+        /// What was published.
+        put: u64,
+    },
+    /// More entries than the ring has: no waiting helps.
+    TooLarge {
+        /// Entries needed.
+        need: u64,
+        /// Entries of the ring.
+        len: u64,
+    },
+    /// The words do not fit the entries that were reserved.
+    Fill(AccessError),
+    /// There is no room now.
+    Full(WouldBlock),
+}
+
+impl core::fmt::Display for RingError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::Shape { bytes, entry } => write!(f, "{bytes} bytes are no ring of {entry}-byte entries"),
+            Self::Consumed { get, last, put } => {
+                write!(f, "the device says it consumed {get} entries, after {last}, of {put}")
+            }
+            Self::TooLarge { need, len } => write!(f, "{need} entries do not fit a ring of {len}"),
+            Self::Fill(e) => write!(f, "{e}"),
+            Self::Full(w) => write!(f, "{w}"),
+        }
+    }
+}
+
+impl core::error::Error for RingError {}
+
+impl From<AccessError> for RingError {
+    fn from(e: AccessError) -> Self {
+        Self::Fill(e)
+    }
+}
+
+impl From<WouldBlock> for RingError {
+    fn from(w: WouldBlock) -> Self {
+        Self::Full(w)
+    }
+}
+
+/// Tells an engine how far it may read.
+///
+/// Called after the fence that orders the entries before it. An implementation stores the write pointer where the engine
+/// looks for it, if it does, and then writes the doorbell.
+pub trait Doorbell {
+    /// Entries up to this monotonic count are valid.
+    fn ring(&mut self, put: u64);
+}
+
+impl<F: FnMut(u64)> Doorbell for F {
+    fn ring(&mut self, put: u64) {
+        self(put);
+    }
+}
+
+/// A ring in caller memory.
+#[derive(Debug)]
+pub struct Ring<'m> {
+    memory: Region<'m>,
+    entry: usize,
+    len: u64,
+    put: u64,
+    get: u64,
+}
+
+impl<'m> Ring<'m> {
+    /// An empty ring of `entry`-byte entries over the whole region.
+    ///
+    /// # Errors
+    /// [`RingError::Shape`].
+    pub fn new(memory: Region<'m>, entry: usize) -> Result<Self, RingError> {
+        let bytes = memory.len();
+        if entry == 0 || entry % 4 != 0 || bytes < entry || bytes % entry != 0 {
+            return Err(RingError::Shape { bytes, entry });
+        }
+        let len = (bytes / entry) as u64;
+        Ok(Self { memory, entry, len, put: 0, get: 0 })
+    }
+
+    /// Entries in all.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether everything published was consumed.
+    pub fn is_empty(&self) -> bool {
+        self.put == self.get
+    }
+
+    /// Entries published so far.
+    pub fn put(&self) -> u64 {
+        self.put
+    }
+
+    /// Entries known to be consumed.
+    pub fn get(&self) -> u64 {
+        self.get
+    }
+
+    /// Entries that can be reserved now.
+    pub fn free(&self) -> u64 {
+        arith::free(self.put, self.get, self.len)
+    }
+
+    /// Takes note of how many entries the device has consumed. For narrower counters see [`arith::extend`].
+    ///
+    /// # Errors
+    /// [`RingError::Consumed`] for a count that cannot be; nothing has changed then.
+    #[inline]
+    pub fn consumed(&mut self, get: u64) -> Result<(), RingError> {
+        if get < self.get || get > self.put {
+            return Err(RingError::Consumed { get, last: self.get, put: self.put });
+        }
+        self.get = get;
+        Ok(())
+    }
+
+    /// Reserves `n` entries, which may wrap between two entries.
+    ///
+    /// # Errors
+    /// [`WouldBlock`]; check [`len`](Self::len) for requests that never fit.
+    #[inline]
+    pub fn reserve(&mut self, n: u64) -> Result<Hole<'_, 'm>, WouldBlock> {
+        let free = self.free();
+        if n > free {
+            return Err(WouldBlock { need: n, free });
+        }
+        let first = self.put;
+        Ok(Hole { ring: self, first, n })
+    }
+
+    /// Reserves `n` entries in one piece. When they do not fit before the ring's end, the entries up to there are filled
+    /// with copies of `pad`, one entry that the engine skips.
+    ///
+    /// # Errors
+    /// [`RingError::TooLarge`] if `n` exceeds the ring, [`RingError::Full`] if there is no room for padding and entries
+    /// now, [`RingError::Fill`] if `pad` is not one entry. Nothing has changed then.
+    pub fn reserve_in_one_piece(&mut self, n: u64, pad: &[u32]) -> Result<Hole<'_, 'm>, RingError> {
+        if n > self.len {
+            return Err(RingError::TooLarge { need: n, len: self.len });
+        }
+        if pad.len() * 4 != self.entry {
+            let error = AccessError::OutOfBounds { offset: 0, len: pad.len() as u64 * 4, region: self.entry as u64 };
+            return Err(RingError::Fill(error));
+        }
+        let padding = arith::padding(self.put, n, self.len);
+        let (need, free) = (padding.saturating_add(n), self.free());
+        if need > free {
+            return Err(WouldBlock { need, free }.into());
+        }
+        for i in 0..padding {
+            let at = self.offset(self.put.wrapping_add(i));
+            self.memory.write_words(at, pad)?;
+        }
+        let first = self.put.wrapping_add(padding);
+        Ok(Hole { ring: self, first, n })
+    }
+
+    /// Byte offset of the entry with this count.
+    #[inline]
+    fn offset(&self, count: u64) -> usize {
+        // `len` entries of `entry` bytes are `memory.len()`, which fits.
+        (count % self.len) as usize * self.entry
+    }
+}
+
+/// Reserved entries: to be filled, then published. Dropping it gives them back.
+#[derive(Debug)]
+pub struct Hole<'r, 'm> {
+    ring: &'r mut Ring<'m>,
+    first: u64,
+    n: u64,
+}
+
+impl Hole<'_, '_> {
+    /// The monotonic count of the first entry.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u64 {
+        self.n
+    }
+
+    /// Whether nothing was reserved.
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Stores words from entry `entry` of the hole on; any number of words that fits.
+    ///
+    /// # Errors
+    /// [`AccessError::OutOfBounds`]; nothing was stored.
+    #[inline]
+    pub fn fill(&mut self, entry: u64, words: &[u32]) -> Result<(), AccessError> {
+        let bytes = words.len() * 4;
+        let room = self.n.saturating_sub(entry).saturating_mul(self.ring.entry as u64);
+        if entry > self.n || bytes as u64 > room {
+            return Err(AccessError::OutOfBounds { offset: entry, len: bytes as u64, region: room });
+        }
+        if words.is_empty() {
+            return Ok(());
+        }
+        let at = self.ring.offset(self.first.wrapping_add(entry));
+        let run = (self.ring.memory.len() - at).min(bytes);
+        let (before, after) = words.split_at_checked(run / 4).unwrap_or((words, &[]));
+        self.ring.memory.write_words(at, before)?;
+        self.ring.memory.write_words(0, after)
+    }
+
+    /// Stores the first word of entry `entry` after a fence: for packets whose header makes them valid (AQL). The bodies
+    /// are ordered before it for whoever sees the header.
+    ///
+    /// # Errors
+    /// [`AccessError::OutOfBounds`].
+    pub fn fill_header(&mut self, entry: u64, header: u32) -> Result<(), AccessError> {
+        if entry >= self.n {
+            return Err(AccessError::OutOfBounds { offset: entry, len: 4, region: self.n });
+        }
+        // ORDER: pairs with the packet processor's read of the header before the body.
+        publish_fence();
+        let at = self.ring.offset(self.first.wrapping_add(entry));
+        self.ring.memory.store_u32(at, header)
+    }
+
+    /// Makes the entries the device's: fence, then doorbell. Returns the new put.
+    #[inline]
+    pub fn publish(self, doorbell: &mut impl Doorbell) -> u64 {
+        let put = self.first.wrapping_add(self.n);
+        // ORDER: pairs with the engine's read of the write pointer or doorbell before it fetches entries.
+        publish_fence();
+        self.ring.put = put;
+        doorbell.ring(put);
+        put
+    }
+}
+
+#[cfg(test)]
+mod tests;
