@@ -60,9 +60,9 @@ pub struct Failure {
     /// What went wrong.
     pub what: String,
     /// Longer text, such as a compiler's messages; shown indented.
-    pub detail: Option<String>,
+    pub detail: Option<Box<str>>,
     /// What a person can do.
-    pub help: Option<String>,
+    pub help: Option<Box<str>>,
 }
 
 impl Failure {
@@ -88,13 +88,13 @@ impl Failure {
     }
 
     /// The same, with advice. Advice that is set already stays.
-    pub fn help(mut self, help: impl Into<String>) -> Self {
+    pub fn help(mut self, help: impl Into<Box<str>>) -> Self {
         self.help.get_or_insert_with(|| help.into());
         self
     }
 
     /// The same, with longer text.
-    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+    pub fn detail(mut self, detail: impl Into<Box<str>>) -> Self {
         self.detail = Some(detail.into());
         self
     }

@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod dtype;
 pub mod fill;
+pub mod input;
 
 pub mod npy;
 pub mod output;

@@ -19,6 +19,8 @@ pub use parse::parse;
 
 /// Longest job file that is read.
 pub const MAX_BYTES: u64 = 16 << 20;
+/// Most tasks of one job: planning compares each with those before it.
+pub const MAX_TASKS: usize = 16_384;
 
 /// A job, checked as far as its own text allows.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,12 +123,16 @@ pub enum Work {
     /// Runs a kernel.
     Kernel(Box<Launch>),
     /// Copies bytes.
-    Copy {
-        /// What is read.
-        from: ViewDecl,
-        /// What is written; as many bytes.
-        to: ViewDecl,
-    },
+    Copy(Box<Transfer>),
+}
+
+/// A copy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transfer {
+    /// What is read.
+    pub from: ViewDecl,
+    /// What is written; as many bytes.
+    pub to: ViewDecl,
 }
 
 /// A kernel launch.

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::source::{Fields, Node, Source as Reader, nearest, type_words};
-use super::{Argument, BufferDecl, Job, Launch, Output, Program, ProgramKind, Source, Task, ViewDecl, Work};
+use super::{
+    Argument, BufferDecl, Job, Launch, MAX_TASKS, Output, Program, ProgramKind, Source, Task, Transfer, ViewDecl, Work,
+};
 use crate::data::dtype::{Dtype, Number, Scalar};
 use crate::data::fill::Fill;
 use crate::failure::{At, Located, Result};
@@ -99,7 +101,11 @@ impl Checker {
                 if nodes.is_empty() {
                     self.reader.fail(&node.at, "there must be at least one task");
                 }
-                for (i, node) in nodes.iter().enumerate() {
+                if nodes.len() > MAX_TASKS {
+                    let what = format!("{} tasks are more than the {MAX_TASKS} that one job may have", nodes.len());
+                    self.reader.fail(&node.at, what);
+                }
+                for (i, node) in nodes.iter().enumerate().take(MAX_TASKS) {
                     tasks.extend(self.task(i, node));
                 }
             }
@@ -361,7 +367,7 @@ impl Checker {
             self.view(&node)
         };
         let (from, to) = (side("from"), side("to"));
-        Some(Work::Copy { from: from?, to: to? })
+        Some(Work::Copy(Box::new(Transfer { from: from?, to: to? })))
     }
 
     fn launch(&mut self, fields: &Fields<'_, '_>) -> Option<Launch> {

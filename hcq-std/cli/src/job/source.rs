@@ -84,7 +84,7 @@ impl Source {
     }
 
     /// Notes a mistake with advice.
-    pub(super) fn fail_help(&mut self, at: &At, what: impl Into<String>, help: impl Into<String>) {
+    pub(super) fn fail_help(&mut self, at: &At, what: impl Into<String>, help: impl Into<Box<str>>) {
         self.fail(at, what).help = Some(help.into());
     }
 
@@ -250,7 +250,8 @@ pub(super) fn type_words(value: &DeValue<'_>) -> &'static str {
 
 /// A key as TOML would write it.
 fn quoted(name: &str) -> String {
-    let name = &name[..name.floor_char_boundary(MAX_WORD)];
+    let end = name.char_indices().map(|(i, _)| i).find(|&i| i >= MAX_WORD).unwrap_or(name.len());
+    let name = &name[..end];
     let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if bare { name.to_owned() } else { format!("{name:?}") }
 }

@@ -65,7 +65,7 @@ fn a_good_job_is_read_whole() {
     assert_eq!(launch.args[2].at, At { line: 19, key: "tasks[0].args[2]".into() });
     assert_eq!(launch.args[3].value, Argument::Number(Number::Int(7)));
     assert_eq!(launch.args[4].value, Argument::Scalar(Scalar { dtype: Dtype::U64, bits: u64::MAX }));
-    assert!(matches!(&job.tasks[1].work, Work::Copy { from, to } if (from.buffer, to.buffer) == (0, 1)));
+    assert!(matches!(&job.tasks[1].work, Work::Copy(t) if (t.from.buffer, t.to.buffer) == (0, 1)));
     assert_eq!(job.outputs[0].tolerance(Dtype::F32).rtol, 1e-6);
 }
 

@@ -1,0 +1,106 @@
+//! The command line.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::EXIT_CODES;
+
+/// Runs kernels through hardware command queues, with no CUDA, HIP or OpenCL.
+#[derive(Debug, Parser)]
+#[command(name = "hcq", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+#[non_exhaustive]
+pub enum Command {
+    /// Run the tasks of a job file, check and write its outputs
+    #[command(after_help = EXIT_CODES)]
+    Run(RunArgs),
+    /// Check that a device does what every device must do
+    #[command(after_help = EXIT_CODES)]
+    Selftest(SelftestArgs),
+    /// List devices: what is there, what is not and why
+    #[command(after_help = EXIT_CODES)]
+    Devices(DevicesArgs),
+}
+
+impl Command {
+    /// Whether standard output is for a program.
+    pub fn json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.json,
+            Self::Selftest(args) => args.json,
+            Self::Devices(args) => args.json,
+        }
+    }
+}
+
+/// `hcq run`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RunArgs {
+    /// The job file (TOML)
+    pub job: PathBuf,
+    /// Device to run on; wins over the job file [default: cpu]
+    #[arg(long, value_name = "D")]
+    pub device: Option<String>,
+    /// Launch the tasks so many times, each time from the initial data; times are medians
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub repeat: NonZeroU32,
+    /// Write a trace that opens in Perfetto or chrome://tracing
+    #[arg(long, value_name = "T.json")]
+    pub trace: Option<PathBuf>,
+    /// Write a picture of the last launch
+    #[arg(long, value_name = "T.svg")]
+    pub timeline: Option<PathBuf>,
+    /// Print one JSON object instead of a table; errors too
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hcq selftest`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SelftestArgs {
+    /// Device to check
+    #[arg(long, value_name = "D", default_value = "cpu")]
+    pub device: String,
+    /// Only behaviours whose name contains this
+    #[arg(long, value_name = "S")]
+    pub filter: Option<String>,
+    /// Print one JSON object instead of lines; errors too
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hcq devices`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct DevicesArgs {
+    /// Print one JSON object instead of text; errors too
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn help_lists_every_exit_code() {
+        let help = Args::command().render_help().to_string();
+        for code in ["0 ", "1 ", "2 ", "3 ", "4 ", "130 "] {
+            assert!(help.lines().any(|l| l.trim_start().starts_with(code)), "{code}\n{help}");
+        }
+    }
+}
