@@ -145,11 +145,12 @@ impl ArgLayout<'_> {
             return Err(RecordError::KernargsTooSmall { need: self.size as usize, have: block.len() });
         }
         for (index, (arg, slot)) in (0u16..).zip(args.iter().zip(self.slots)) {
-            let kind = match (arg, slot.kind) {
-                (Arg::Buffer(_), ArgKind::Buffer | ArgKind::ConstBuffer) | (Arg::Bytes(_), ArgKind::Bytes) => true,
-                (Arg::Scalar { .. }, ArgKind::Scalar) => true,
-                _ => false,
-            };
+            let kind = matches!(
+                (arg, slot.kind),
+                (Arg::Buffer(_), ArgKind::Buffer | ArgKind::ConstBuffer)
+                    | (Arg::Bytes(_), ArgKind::Bytes)
+                    | (Arg::Scalar { .. }, ArgKind::Scalar)
+            );
             if !kind || arg.size() != slot.size as usize {
                 return Err(RecordError::ArgumentKind { index });
             }

@@ -78,6 +78,14 @@ impl Value {
         }
     }
 
+    #[inline]
+    const fn offset(self, n: u64) -> Self {
+        match self {
+            Self::Imm(v) => Self::Imm(v.wrapping_add(n)),
+            Self::Var(a) => Self::Var(Affine { add: a.add.wrapping_add(n), ..a }),
+        }
+    }
+
     /// The number for the variable's value that `of` gives.
     #[inline]
     pub fn eval(self, of: impl FnOnce(Var) -> u64) -> u64 {
@@ -114,10 +122,7 @@ impl Add<u64> for Value {
     type Output = Self;
     #[inline]
     fn add(self, n: u64) -> Self {
-        match self {
-            Self::Imm(v) => Self::Imm(v.wrapping_add(n)),
-            Self::Var(a) => Self::Var(Affine { add: a.add.wrapping_add(n), ..a }),
-        }
+        self.offset(n)
     }
 }
 
@@ -125,7 +130,7 @@ impl Sub<u64> for Value {
     type Output = Self;
     #[inline]
     fn sub(self, n: u64) -> Self {
-        self + n.wrapping_neg()
+        self.offset(n.wrapping_neg())
     }
 }
 

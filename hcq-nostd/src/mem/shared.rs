@@ -167,7 +167,7 @@ impl<'m> SharedWords<'m> {
     pub fn new(region: Region<'m>) -> Result<Self, AccessError> {
         let first: NonNull<u64> = region.as_ptr().cast();
         let device = region.device_address(0).unwrap_or(0);
-        if !first.is_aligned() || device % 8 != 0 {
+        if !first.is_aligned() || !device.is_multiple_of(8) {
             return Err(AccessError::Misaligned { offset: 0, align: 8 });
         }
         Ok(Self { first, len: region.len() / 8, device, lent: PhantomData })

@@ -161,7 +161,7 @@ impl Formula {
 
     /// A variable stored whole at an 8-byte boundary.
     pub(crate) fn is_plain(&self, offset: u32) -> bool {
-        offset % 8 == 0 && *self == Self::whole(self.of.var)
+        offset.is_multiple_of(8) && *self == Self::whole(self.of.var)
     }
 }
 

@@ -257,7 +257,7 @@ impl<'t> PatchTable<'t> {
         let have = bytes.len();
         let size = TableError::Size { have };
         let (header, rest) = Header::ref_from_prefix(bytes).map_err(|_| size)?;
-        if bytes.as_ptr().addr() % 8 != 0 {
+        if !bytes.as_ptr().addr().is_multiple_of(8) {
             return Err(size);
         }
         if header.magic != MAGIC {

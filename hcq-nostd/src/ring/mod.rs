@@ -137,7 +137,7 @@ impl<'m> Ring<'m> {
     /// [`RingError::Shape`].
     pub fn new(memory: Region<'m>, entry: usize) -> Result<Self, RingError> {
         let bytes = memory.len();
-        if entry == 0 || entry % 4 != 0 || bytes < entry || bytes % entry != 0 {
+        if entry == 0 || !entry.is_multiple_of(4) || bytes < entry || !bytes.is_multiple_of(entry) {
             return Err(RingError::Shape { bytes, entry });
         }
         let len = (bytes / entry) as u64;
