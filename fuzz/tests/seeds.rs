@@ -46,29 +46,43 @@ impl Random {
     }
 }
 
-fn seeds_of(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
-    let mut files: Vec<_> = fs::read_dir(&folder)
-        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    files.sort();
-    files
-        .into_iter()
-        .map(|path| {
-            let bytes = fs::read(&path).unwrap();
-            (path, bytes)
+fn seeds_of(target: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("seeds")
+        .join(target);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut seeds: Vec<_> = entries
+        .map(|entry| {
+            let entry = entry.unwrap();
+            (
+                entry.file_name().into_string().unwrap(),
+                fs::read(entry.path()).unwrap(),
+            )
         })
-        .collect()
+        .collect();
+    seeds.sort();
+    seeds
 }
 
-/// `rounds` damaged seeds and as many inputs of random bytes.
-fn run(target: &str, body: fn(&[u8]), rounds: usize) {
+/// Runs the seeds, `rounds` damaged ones and as many inputs of random bytes. A seed whose name begins with `ok-` must
+/// be accepted and one of `bad-` refused: seeds that are all refused at the door would test little.
+fn run(target: &str, rounds: usize) {
+    let (_, body) = hcq_fuzz::TARGETS
+        .iter()
+        .find(|(name, _)| *name == target)
+        .expect("a target");
     let seeds = seeds_of(target);
-    assert!(seeds.len() > 1, "{target} has fewer than two seeds");
-    for (path, bytes) in &seeds {
-        println!("{}", path.display());
-        body(bytes);
+    let accepted = seeds
+        .iter()
+        .filter(|(name, _)| name.starts_with("ok-"))
+        .count();
+    assert!(accepted > 0, "{target} has no seed that is accepted");
+    for (name, bytes) in &seeds {
+        assert!(
+            name.starts_with("ok-") || name.starts_with("bad-"),
+            "{target}/{name}: ok- or bad-?"
+        );
+        assert_eq!(body(bytes), name.starts_with("ok-"), "{target}/{name}");
     }
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..rounds {
@@ -79,5 +93,57 @@ fn run(target: &str, body: fn(&[u8]), rounds: usize) {
         let len = random.below(300);
         let input = random.bytes(len);
         body(&input);
+    }
+}
+
+#[test]
+fn job_file() {
+    run("job_file", 2_000);
+}
+
+#[test]
+fn npy_file() {
+    run("npy_file", 20_000);
+}
+
+#[test]
+fn patch_table() {
+    run("patch_table", 20_000);
+}
+
+/// Every target has a binary, seeds and a test here.
+#[test]
+fn nothing_is_left_out() {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(here.join("Cargo.toml")).unwrap();
+    let tests = fs::read_to_string(here.join("tests/seeds.rs")).unwrap();
+    for (name, _) in hcq_fuzz::TARGETS {
+        assert!(
+            manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")),
+            "{name} has no binary"
+        );
+        assert!(
+            tests.contains(&format!("run(\"{name}\"")),
+            "{name} has no test"
+        );
+    }
+    let files = fs::read_dir(here.join("fuzz_targets")).unwrap().count();
+    assert_eq!(
+        files,
+        hcq_fuzz::TARGETS.len(),
+        "a file in fuzz_targets is no target"
+    );
+}
+
+/// The committed tables are what the core builds today.
+#[test]
+fn made_seeds_are_up_to_date() {
+    let seeds = seeds_of("patch_table");
+    for (name, bytes) in hcq_fuzz::sound_tables() {
+        let committed = seeds.iter().find(|(seed, _)| seed == name);
+        assert!(
+            committed.is_some_and(|(_, seed)| *seed == bytes),
+            "{name}: run `cargo run --example make_seeds`"
+        );
     }
 }
