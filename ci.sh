@@ -224,11 +224,16 @@ step_fuzz() { # every fuzz target for a short time, from the committed seeds
     apt_install c++ g++ || { skip fuzz "a C++ compiler for libFuzzer (apt-get install g++)" && return; }
     nightly || { skip fuzz "a nightly toolchain" && return; }
     cargo_tool fuzz || { skip fuzz "cargo-fuzz (cargo install --locked cargo-fuzz)" && return; }
+    run cargo +nightly fuzz build --target-dir "$TARGET/fuzz"
     while read -r target; do
         mkdir -p "fuzz/corpus/$target"
-        run cargo +nightly fuzz run --target-dir "$TARGET/fuzz" "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
-            -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1
-    done < <(cargo +nightly fuzz list)
+        note "\$ cargo +nightly fuzz run $target, for $FUZZ_SECONDS s"
+        cargo +nightly fuzz run --target-dir "$TARGET/fuzz" "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
+            -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 >"$SCRATCH/fuzz.log" 2>&1 ||
+            { tail -n 60 "$SCRATCH/fuzz.log" && fail "$target: replay with cargo run --manifest-path fuzz/Cargo.toml --bin $target -- FILE"; }
+        note "  $(sed -n 's/^stat::number_of_executed_units: *//p' "$SCRATCH/fuzz.log") inputs," \
+            "$(sed -n 's/^stat::new_units_added: *//p' "$SCRATCH/fuzz.log") of them new paths"
+    done < <(cargo fuzz list)
 }
 
 step_deny() { # licences, banned and duplicate packages, sources
