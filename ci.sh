@@ -197,26 +197,28 @@ step_loom() { # every interleaving of signal wait and wake, and of ring publish
     RUSTFLAGS="--cfg loom" run cargo test --release --target-dir "$TARGET/loom" -p hcq-nostd --test 'loom*'
 }
 
-MIRI_CORE=(mem ring patch value record args)
+# Modules of the core that must have run under Miri.
+MIRI_CORE=(mem ring patch signal timeline)
+MIRI_FOREIGN=mipsel-unknown-linux-gnu
 step_miri() { # undefined behaviour in the core, on this machine and on a 32-bit one without 64-bit atomics
     nightly miri rust-src || { skip miri "a nightly toolchain with miri and rust-src" && return; }
     export MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check"
     export PROPTEST_CASES=4
     miri_lib hcq-nostd "" "${MIRI_CORE[@]}"
     miri_lib hcq-nostd "$MIRI_FOREIGN" "${MIRI_CORE[@]}"
+    miri_lib hcq-cpu ""
 }
 
-# miri_lib PACKAGE TARGET MODULE...: runs the unit tests of these modules; a module without tests is a failure.
+# miri_lib PACKAGE TARGET MODULE...: runs the unit tests; a module of which no test ran is a failure.
 miri_lib() {
     local package=$1 target=$2 module
     shift 2
-    run cargo +nightly miri test --target-dir "$TARGET/miri" -p "$package" --lib ${target:+--target "$target"} -- "$@" \
-        2>&1 | tee "$SCRATCH/miri.log"
+    run cargo +nightly miri test --target-dir "$TARGET/miri" -p "$package" --lib ${target:+--target "$target"} 2>&1 |
+        tee "$SCRATCH/miri.log"
     for module in "$@"; do
-        grep -qE "^test (.*::)?$module.* ok$" "$SCRATCH/miri.log" || fail "no test of $package's module $module ran under Miri"
+        grep -qE "^test (.*::)?$module::.* ok$" "$SCRATCH/miri.log" || fail "no test of $package's module $module ran under Miri"
     done
 }
-MIRI_FOREIGN=mipsel-unknown-linux-gnu
 
 FUZZ_SECONDS="${FUZZ_SECONDS:-20}"
 step_fuzz() { # every fuzz target for a short time, from the committed seeds
