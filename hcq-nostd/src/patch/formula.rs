@@ -305,7 +305,13 @@ impl Term {
 
     /// The low `bits` bits of a variable in place, cutting what is above: an index into a ring.
     pub fn masked(of: impl Into<Affine>, bits: u8, shl: u8) -> Self {
-        Self { bits: 64, align_log2: 0, ..Self::new(of, Field::new(shl, bits)) }
+        Self::part(of, 0, bits, shl)
+    }
+
+    /// Bits `from + bits - 1 : from` of a variable, moved to bit `shl`, cutting the others: the lap of an index into a
+    /// ring.
+    pub fn part(of: impl Into<Affine>, from: u8, bits: u8, shl: u8) -> Self {
+        Self { bits: 64, align_log2: 0, ..Self::new(of, Field::new(shl, bits).unit(from)) }
     }
 
     pub(super) fn var(&self) -> u32 {
@@ -330,7 +336,18 @@ impl Term {
 }
 
 /// A variable computed from others, once per launch that changed one of them: a product of two, or a sum of up to three
-/// fields and a base. Plain bytes, so that a caller can supply the memory.
+/// fields and a base, with its bytes reversed if asked for. Plain bytes, so that a caller can supply the memory.
+///
+/// ```
+/// use hcq_nostd::patch::{Derived, PatchList, Site, Term};
+/// // The 32-bit big-endian form of `head + 1`, as an operand of any command.
+/// let (mut sites, mut derived) = ([Site::EMPTY; 1], [Derived::EMPTY; 1]);
+/// let mut list = PatchList::new(&mut sites, &mut derived);
+/// let head = list.var()?;
+/// let record = list.derive(Derived::sum(1, &[Term::masked(head, 24, 0)]).ok_or("one to three terms")?.swapped32())?;
+/// assert_eq!(record.index(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Derived {
@@ -345,6 +362,21 @@ impl Derived {
     pub const EMPTY: Self = Self { base: 0, terms: [Term::EMPTY; 3], kind: 0, out: 0 };
 
     const PRODUCT: u32 = 4;
+    /// The part of `kind` without the flags.
+    const SHAPE: u32 = 0xff;
+    const SWAP32: u32 = 1 << 8;
+    const SWAP64: u32 = 1 << 9;
+
+    /// The same with the bytes of its low 32 bits reversed, as a network card reads them. A result that needs more bits
+    /// is refused at launch.
+    pub fn swapped32(self) -> Self {
+        Self { kind: self.kind & Self::SHAPE | Self::SWAP32, ..self }
+    }
+
+    /// The same with all its bytes reversed.
+    pub fn swapped64(self) -> Self {
+        Self { kind: self.kind & Self::SHAPE | Self::SWAP64, ..self }
+    }
 
     /// `a * b`. A product that leaves 64 bits is refused at launch.
     pub fn product(a: impl Into<Affine>, b: impl Into<Affine>) -> Self {
@@ -362,12 +394,15 @@ impl Derived {
 
     /// The terms in use; empty for a kind that does not exist.
     pub(super) fn inputs(&self) -> &[Term] {
-        let n = if self.kind == Self::PRODUCT { 2 } else { self.kind as usize };
+        let shape = self.kind & Self::SHAPE;
+        let n = if shape == Self::PRODUCT { 2 } else { shape as usize };
         self.terms.get(..n).unwrap_or_default()
     }
 
     pub(super) fn is_sound(&self) -> bool {
-        !self.inputs().is_empty() && self.inputs().iter().all(|t| t.is_sound() && t.var < self.out)
+        matches!(self.kind & !Self::SHAPE, 0 | Self::SWAP32 | Self::SWAP64)
+            && !self.inputs().is_empty()
+            && self.inputs().iter().all(|t| t.is_sound() && t.var < self.out)
     }
 
     pub(super) fn same_as(&self, other: &Self) -> bool {
@@ -376,7 +411,20 @@ impl Derived {
 
     /// The value, or which variable does not fit.
     pub(super) fn eval(&self, of: impl Fn(u32) -> u64) -> Result<u64, (Var, Misfit)> {
-        if self.kind == Self::PRODUCT {
+        let value = self.eval_shape(of)?;
+        match self.kind & !Self::SHAPE {
+            Self::SWAP32 => {
+                let var = self.inputs().first().map_or(0, |t| t.var);
+                let narrow = u32::try_from(value).map_err(|_| (Var(var), Misfit::TooLarge { value, bits: 32 }))?;
+                Ok(narrow.swap_bytes().into())
+            }
+            Self::SWAP64 => Ok(value.swap_bytes()),
+            _ => Ok(value),
+        }
+    }
+
+    fn eval_shape(&self, of: impl Fn(u32) -> u64) -> Result<u64, (Var, Misfit)> {
+        if self.kind & Self::SHAPE == Self::PRODUCT {
             let mut product = 1u64;
             for t in self.inputs() {
                 let x = t.adjusted(of(t.var));
