@@ -28,6 +28,20 @@ pub struct Comparison {
     pub first: Option<(u64, String, String)>,
 }
 
+impl Comparison {
+    /// Adds the result for the elements that follow.
+    pub fn extend(&mut self, next: Self) {
+        if let Some((index, value, expected)) = next.first {
+            let index = self.elements + index;
+            self.first.get_or_insert((index, value, expected));
+        }
+        self.elements += next.elements;
+        self.mismatches += next.mismatches;
+        self.max_abs = self.max_abs.max(next.max_abs);
+        self.max_rel = self.max_rel.max(next.max_rel);
+    }
+}
+
 /// Compares arrays of `dtype` given as little-endian bytes, element by element. Not-a-number equals itself. Bytes
 /// that one side lacks count as mismatches.
 pub fn compare(dtype: Dtype, got: &[u8], want: &[u8], tolerance: Tolerance) -> Comparison {
@@ -145,6 +159,18 @@ mod tests {
         let c = compare(Dtype::I8, &[0xff], &[0x01], EXACT);
         assert_eq!(c.first, Some((0, "-1".into(), "1".into())));
         assert_eq!(compare(Dtype::I64, &(-5i64).to_le_bytes(), &(-6i64).to_le_bytes(), Tolerance { rtol: 0.0, atol: 1.0 }).mismatches, 0);
+    }
+
+    #[test]
+    fn pieces_add_up() {
+        let got = f32s(&[1.0, 2.0, 3.5, 4.0, 5.0, 0.0]);
+        let want = f32s(&[1.0, 2.0, 3.0, 4.25, 5.0, 1.0]);
+        let mut sum = Comparison::default();
+        for (g, w) in got.chunks(8).zip(want.chunks(8)) {
+            sum.extend(compare(Dtype::F32, g, w, EXACT));
+        }
+        assert_eq!(sum, compare(Dtype::F32, &got, &want, EXACT));
+        assert_eq!(sum.first, Some((2, "3.5".into(), "3".into())));
     }
 
     #[test]

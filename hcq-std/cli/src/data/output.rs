@@ -1,7 +1,8 @@
 //! Files that appear whole or not at all.
 //!
-//! A temporary file is made beside the target before any work begins, so an unwritable path is found early. It is
-//! renamed over the target at the end; if that never happens, dropping it removes it.
+//! Before any work begins a temporary file is made beside the target and removed again, so an unwritable path is found
+//! early and a crash in between leaves nothing. At the end the contents go to a temporary file that is renamed over
+//! the target; if that never happens, dropping it removes it.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -13,11 +14,12 @@ use tempfile::NamedTempFile;
 use crate::exit::Exit;
 use crate::failure::{Failure, os_words};
 
-/// A file under a temporary name.
+/// A file that is to be written.
 #[derive(Debug)]
 pub struct Pending {
-    temporary: NamedTempFile,
     target: PathBuf,
+    /// The contents under a temporary name, once they are written.
+    temporary: Option<NamedTempFile>,
 }
 
 impl Pending {
@@ -35,15 +37,22 @@ impl Pending {
             Ok(meta) if meta.permissions().readonly() => return Err(refusal(path, "it exists and is read-only")),
             _ => {}
         }
-        let Some(name) = target.file_name() else { return Err(refusal(path, "it does not name a file")) };
-        let directory = match target.parent() {
+        let pending = Self { target, temporary: None };
+        drop(pending.temporary(path)?);
+        Ok(pending)
+    }
+
+    /// A new temporary file beside the target. `path` is the target as the user named it.
+    fn temporary(&self, path: &Path) -> Result<NamedTempFile, Failure> {
+        let Some(name) = self.target.file_name() else { return Err(refusal(path, "it does not name a file")) };
+        let directory = match self.target.parent() {
             Some(p) if !p.as_os_str().is_empty() => p,
             _ => Path::new("."),
         };
         let mut prefix = std::ffi::OsString::from(".");
         prefix.push(name);
         prefix.push(".hcq-");
-        let temporary = tempfile::Builder::new()
+        tempfile::Builder::new()
             .prefix(&prefix)
             .suffix(".tmp")
             // As an ordinary new file: the process's umask takes away from it.
@@ -52,11 +61,10 @@ impl Pending {
             .map_err(|e| {
                 let why = match e.kind() {
                     io::ErrorKind::NotFound => format!("the directory {} does not exist", directory.display()),
-                    _ => format!("the directory {} is not writable: {}", directory.display(), words(&e)),
+                    _ => format!("no file can be made in {}: {}", directory.display(), words(&e)),
                 };
                 refusal(path, &why)
-            })?;
-        Ok(Self { temporary, target })
+            })
     }
 
     /// The path that the file will have.
@@ -64,30 +72,34 @@ impl Pending {
         &self.target
     }
 
-    /// Writes the contents and forces them to the disk, still under the temporary name.
+    /// Writes the contents and forces them to the disk, still under a temporary name.
     pub fn write(&mut self, body: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> Result<(), Failure> {
-        let mut out = BufWriter::with_capacity(1 << 18, self.temporary.as_file());
+        let temporary = self.temporary(&self.target)?;
+        let mut out = BufWriter::with_capacity(1 << 18, temporary.as_file());
         body(&mut out)
             .and_then(|()| out.flush())
-            .and_then(|()| self.temporary.as_file().sync_all())
-            .map_err(|e| Failure::io("write", &self.target, &e))
+            .and_then(|()| temporary.as_file().sync_all())
+            .map_err(|e| Failure::io("write", &self.target, &e))?;
+        drop(out);
+        self.temporary = Some(temporary);
+        Ok(())
     }
 
-    /// Gives the file its name.
-    pub fn commit(self) -> Result<PathBuf, Failure> {
-        let Self { temporary, target } = self;
+    /// Gives the file its name. If nothing was written, nothing appears.
+    pub fn commit(self) -> Result<(), Failure> {
+        let Self { temporary: Some(temporary), target } = self else { return Ok(()) };
         temporary.persist(&target).map_err(|e| Failure::io("rename the finished file to", &target, &e.error))?;
         // The name itself is on the disk once the directory is; not every file system can do this.
         if let Some(dir) = target.parent().and_then(|d| File::open(d).ok()) {
             let _ = dir.sync_all();
         }
-        Ok(target)
+        Ok(())
     }
 }
 
 fn refusal(path: &Path, why: &str) -> Failure {
     Failure::new(Exit::Io, format!("cannot write {}: {why}", path.display()))
-        .help("nothing was run; choose a file in a directory that exists and is writable")
+        .help("choose a file in a directory that exists and is writable")
 }
 
 /// The crate appends the path that it tried; the reader wants the system's reason.
@@ -118,6 +130,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.npy");
         let mut pending = Pending::reserve(&path).unwrap();
+        assert!(names(dir.path()).is_empty(), "a crash now would leave this behind");
         pending.write(|w| w.write_all(b"abc")).unwrap();
         assert!(!path.exists());
         pending.commit().unwrap();

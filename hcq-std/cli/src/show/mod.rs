@@ -1,6 +1,7 @@
 //! What a run leaves for people: a table, a trace, a picture.
 
 pub mod profile;
+pub mod report;
 pub mod timeline;
 pub mod trace;
 
