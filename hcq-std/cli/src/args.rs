@@ -100,7 +100,10 @@ mod tests {
     fn help_lists_every_exit_code() {
         let help = Args::command().render_help().to_string();
         for code in ["0 ", "1 ", "2 ", "3 ", "4 ", "130 "] {
-            assert!(help.lines().any(|l| l.trim_start().starts_with(code)), "{code}\n{help}");
+            assert!(
+                help.lines().any(|l| l.trim_start().starts_with(code)),
+                "{code}\n{help}"
+            );
         }
     }
 }

@@ -57,11 +57,20 @@ impl Compiler {
             .map_err(|e| Failure::io("make a directory in", &std::env::temp_dir(), &e))?;
         let header = directory.path().join("hcq.h");
         fs::write(&header, HEADER).map_err(|e| Failure::io("write", &header, &e))?;
-        Ok(Self { command: words, directory })
+        Ok(Self {
+            command: words,
+            directory,
+        })
     }
 
     /// Compiles program `index` of the job.
-    pub fn compile(&self, job: &Job, index: usize, program: &Program, interrupt: &Interrupt) -> Result<Compiled> {
+    pub fn compile(
+        &self,
+        job: &Job,
+        index: usize,
+        program: &Program,
+        interrupt: &Interrupt,
+    ) -> Result<Compiled> {
         let source = job.resolve(&program.path.value);
         let place = job.place(&program.path.at);
         // A missing file in this project's words, not in those of some compiler.
@@ -73,19 +82,38 @@ impl Compiler {
         let also = messages.try_clone().map_err(|e| trouble("write", &e))?;
 
         let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]).args(FLAGS).arg("-I").arg(self.directory.path());
+        command
+            .args(&self.command[1..])
+            .args(FLAGS)
+            .arg("-I")
+            .arg(self.directory.path());
         // Behind the source, so that a library among the flags is searched for what the source needs.
-        command.arg(not_a_flag(&source)).args(&program.flags).arg("-o").arg(&object);
+        command
+            .arg(not_a_flag(&source))
+            .args(&program.flags)
+            .arg("-o")
+            .arg(&object);
         command.stdin(Stdio::null()).stdout(also).stderr(messages);
-        let mut child = command.spawn().map_err(|e| self.absent(&e).at(place.clone()))?;
-        let status = wait(&mut child, interrupt, || trouble("wait for the compiler of", &io::Error::last_os_error()))?;
+        let mut child = command
+            .spawn()
+            .map_err(|e| self.absent(&e).at(place.clone()))?;
+        let status = wait(&mut child, interrupt, || {
+            trouble("wait for the compiler of", &io::Error::last_os_error())
+        })?;
         let bytes = fs::read(&log).map_err(|e| trouble("read", &e))?;
         let messages = shorten(&String::from_utf8_lossy(&bytes), MAX_MESSAGES);
         if !status.success() {
-            let what = format!("{} does not compile: `{}` ended with {status}", source.display(), self.command[0]);
+            let what = format!(
+                "{} does not compile: `{}` ended with {status}",
+                source.display(),
+                self.command[0]
+            );
             return Err(Failure::usage(what).at(place).detail(messages).into());
         }
-        Ok(Compiled { path: object, messages })
+        Ok(Compiled {
+            path: object,
+            messages,
+        })
     }
 
     fn absent(&self, error: &io::Error) -> Failure {
@@ -99,7 +127,11 @@ impl Compiler {
 }
 
 /// Waits for the compiler, and ends it if the user asks to stop.
-fn wait(child: &mut Child, interrupt: &Interrupt, trouble: impl Fn() -> Failure) -> Result<ExitStatus> {
+fn wait(
+    child: &mut Child,
+    interrupt: &Interrupt,
+    trouble: impl Fn() -> Failure,
+) -> Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait().map_err(|_| trouble())? {
             // Ctrl-C in a terminal ends the compiler too: that is no mistake in the source.
@@ -152,9 +184,15 @@ mod tests {
     fn a_missing_compiler_is_named() {
         let (_dir, job) = job_with("int x;", "");
         let compiler = Compiler::new("no-such-compiler-anywhere -m64").unwrap();
-        let said = compiler.compile(&job, 0, &job.programs[0], &Interrupt::default()).unwrap_err();
+        let said = compiler
+            .compile(&job, 0, &job.programs[0], &Interrupt::default())
+            .unwrap_err();
         assert_eq!(said.exit(), Exit::Usage);
-        assert!(said.to_string().contains("job.toml:2: programs.k.path: no C compiler: `no-such-compiler-anywhere`"));
+        assert!(
+            said.to_string().contains(
+                "job.toml:2: programs.k.path: no C compiler: `no-such-compiler-anywhere`"
+            )
+        );
     }
 
     #[test]
@@ -165,7 +203,9 @@ mod tests {
         compiler.command = vec!["sh".into(), "-c".into(), "sleep 1000".into()];
         let interrupt = Interrupt::default();
         interrupt.set();
-        let said = compiler.compile(&job, 0, &job.programs[0], &interrupt).unwrap_err();
+        let said = compiler
+            .compile(&job, 0, &job.programs[0], &interrupt)
+            .unwrap_err();
         assert_eq!(said.exit(), Exit::Interrupted);
     }
 

@@ -68,7 +68,13 @@ pub struct Failure {
 impl Failure {
     /// A failure without a place.
     pub fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Self { exit, place: None, what: what.into(), detail: None, help: None }
+        Self {
+            exit,
+            place: None,
+            what: what.into(),
+            detail: None,
+            help: None,
+        }
     }
 
     /// A mistake in a job file or command line.
@@ -78,7 +84,10 @@ impl Failure {
 
     /// A file that could not be read or written.
     pub fn io(doing: &str, path: &Path, error: &std::io::Error) -> Self {
-        Self::new(Exit::Io, format!("cannot {doing} {}: {}", path.display(), os_words(error)))
+        Self::new(
+            Exit::Io,
+            format!("cannot {doing} {}: {}", path.display(), os_words(error)),
+        )
     }
 
     /// The same, at a place. A place that is set already stays.
@@ -124,7 +133,11 @@ pub struct Failures(Vec<Failure>);
 impl Failures {
     /// `Err` with all of `list`, or `Ok` when it is empty.
     pub fn check(list: Vec<Failure>) -> Result<()> {
-        if list.is_empty() { Ok(()) } else { Err(Self(list)) }
+        if list.is_empty() {
+            Ok(())
+        } else {
+            Err(Self(list))
+        }
     }
 
     /// Each failure.

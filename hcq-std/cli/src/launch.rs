@@ -81,7 +81,12 @@ pub struct Checked {
 }
 
 /// Checks the task `index` of `job`. `signature` is that of its kernel, `None` if it has none.
-pub fn check(job: &Job, index: usize, inputs: &[Input], signature: Option<&[Parameter]>) -> Result<Checked> {
+pub fn check(
+    job: &Job,
+    index: usize,
+    inputs: &[Input],
+    signature: Option<&[Parameter]>,
+) -> Result<Checked> {
     let Some(task) = job.tasks.get(index) else {
         return Err(Failure::usage(format!("there is no task {index}")).into());
     };
@@ -92,33 +97,70 @@ pub fn check(job: &Job, index: usize, inputs: &[Input], signature: Option<&[Para
 }
 
 fn check_copy(job: &Job, at: &At, inputs: &[Input], transfer: &Transfer) -> Result<Checked> {
-    let (from, to) = (slice(job, inputs, &transfer.from)?, slice(job, inputs, &transfer.to)?);
+    let (from, to) = (
+        slice(job, inputs, &transfer.from)?,
+        slice(job, inputs, &transfer.to)?,
+    );
     let place = || job.place(at);
     let bytes = from.bytes();
     if bytes != to.bytes() {
-        let what = format!("the copy is of {bytes} bytes into {} bytes; both sides must be equal", to.bytes());
-        return Err(Failure::usage(what).at(place()).help("give offset and len, in elements").into());
+        let what = format!(
+            "the copy is of {bytes} bytes into {} bytes; both sides must be equal",
+            to.bytes()
+        );
+        return Err(Failure::usage(what)
+            .at(place())
+            .help("give offset and len, in elements")
+            .into());
     }
-    if from.buffer == to.buffer && from.range.start < to.range.end && to.range.start < from.range.end {
+    if from.buffer == to.buffer
+        && from.range.start < to.range.end
+        && to.range.start < from.range.end
+    {
         let what = format!(
             "bytes {}..{} and {}..{} of the same buffer overlap; a copy needs two places",
             from.range.start, from.range.end, to.range.start, to.range.end
         );
         return Err(Failure::usage(what).at(place()).into());
     }
-    let access = |s: &Slice, mode| Access { buffer: s.buffer, range: s.range.clone(), mode };
+    let access = |s: &Slice, mode| Access {
+        buffer: s.buffer,
+        range: s.range.clone(),
+        mode,
+    };
     let accesses = vec![access(&from, Mode::Read), access(&to, Mode::Write)];
-    let plan = PlanTask { engine: Engine::Copy, queue: None, accesses, cost: bytes };
-    Ok(Checked { ready: Ready::Copy { from, to }, plan, bytes })
+    let plan = PlanTask {
+        engine: Engine::Copy,
+        queue: None,
+        accesses,
+        cost: bytes,
+    };
+    Ok(Checked {
+        ready: Ready::Copy { from, to },
+        plan,
+        bytes,
+    })
 }
 
-fn check_launch(job: &Job, inputs: &[Input], launch: &Launch, signature: Option<&[Parameter]>) -> Result<Checked> {
+fn check_launch(
+    job: &Job,
+    inputs: &[Input],
+    launch: &Launch,
+    signature: Option<&[Parameter]>,
+) -> Result<Checked> {
     let kernel = &launch.kernel.value;
     if let Some(parameters) = signature.filter(|p| p.len() != launch.args.len()) {
         let names: Vec<String> = parameters.iter().map(describe).collect();
-        let what = format!("kernel {kernel} takes {} arguments, {} are given", parameters.len(), launch.args.len());
+        let what = format!(
+            "kernel {kernel} takes {} arguments, {} are given",
+            parameters.len(),
+            launch.args.len()
+        );
         let help = format!("its arguments: {}", names.join(", "));
-        return Err(Failure::usage(what).at(job.place(&launch.kernel.at)).help(help).into());
+        return Err(Failure::usage(what)
+            .at(job.place(&launch.kernel.at))
+            .help(help)
+            .into());
     }
     let mut failures = Vec::new();
     let mut bound = Vec::new();
@@ -127,17 +169,19 @@ fn check_launch(job: &Job, inputs: &[Input], launch: &Launch, signature: Option<
     for (i, argument) in launch.args.iter().enumerate() {
         let parameter = signature.and_then(|p| p.get(i));
         let result = match &argument.value {
-            Argument::Buffer(view) => {
-                check_buffer(job, inputs, view, parameter).map(|slice| {
-                    let (reads, writes) = modes(launch, view.buffer, parameter);
-                    let modes = [(reads, Mode::Read), (writes, Mode::Write)];
-                    for (_, mode) in modes.into_iter().filter(|m| m.0) {
-                        bytes = bytes.saturating_add(slice.bytes());
-                        accesses.push(Access { buffer: slice.buffer, range: slice.range.clone(), mode });
-                    }
-                    Bound::Buffer(slice)
-                })
-            }
+            Argument::Buffer(view) => check_buffer(job, inputs, view, parameter).map(|slice| {
+                let (reads, writes) = modes(launch, view.buffer, parameter);
+                let modes = [(reads, Mode::Read), (writes, Mode::Write)];
+                for (_, mode) in modes.into_iter().filter(|m| m.0) {
+                    bytes = bytes.saturating_add(slice.bytes());
+                    accesses.push(Access {
+                        buffer: slice.buffer,
+                        range: slice.range.clone(),
+                        mode,
+                    });
+                }
+                Bound::Buffer(slice)
+            }),
             Argument::Scalar(scalar) => check_scalar(*scalar, parameter).map(Bound::Scalar),
             Argument::Number(number) => check_number(*number, parameter).map(Bound::Scalar),
         };
@@ -148,14 +192,29 @@ fn check_launch(job: &Job, inputs: &[Input], launch: &Launch, signature: Option<
     }
     Failures::check(failures)?;
     let queue = launch.queue.as_ref().map(|q| q.value);
-    let plan = PlanTask { engine: Engine::Compute, queue, accesses, cost: bytes };
-    Ok(Checked { ready: Ready::Kernel(bound), plan, bytes })
+    let plan = PlanTask {
+        engine: Engine::Compute,
+        queue,
+        accesses,
+        cost: bytes,
+    };
+    Ok(Checked {
+        ready: Ready::Kernel(bound),
+        plan,
+        bytes,
+    })
 }
 
 /// Whether the launch reads and writes a buffer: as the job says, else as the signature says, else both.
 fn modes(launch: &Launch, buffer: usize, parameter: Option<&Parameter>) -> (bool, bool) {
-    match (launch.reads.contains(&buffer), launch.writes.contains(&buffer)) {
-        (false, false) => (true, parameter.is_none_or(|p| p.kind == ParameterKind::Buffer)),
+    match (
+        launch.reads.contains(&buffer),
+        launch.writes.contains(&buffer),
+    ) {
+        (false, false) => (
+            true,
+            parameter.is_none_or(|p| p.kind == ParameterKind::Buffer),
+        ),
         said => said,
     }
 }
@@ -167,39 +226,63 @@ fn check_buffer(
     parameter: Option<&Parameter>,
 ) -> std::result::Result<Slice, Failure> {
     let slice = slice(job, inputs, view)?;
-    let Some(input) = inputs.get(slice.buffer) else { return Ok(slice) };
-    let Some(parameter) = parameter else { return Ok(slice) };
+    let Some(input) = inputs.get(slice.buffer) else {
+        return Ok(slice);
+    };
+    let Some(parameter) = parameter else {
+        return Ok(slice);
+    };
     if parameter.kind == ParameterKind::Scalar {
-        return Err(Failure::usage(format!("a buffer is given for {}", describe(parameter))));
+        return Err(Failure::usage(format!(
+            "a buffer is given for {}",
+            describe(parameter)
+        )));
     }
     if parameter.dtype != input.dtype {
-        let what = format!("a buffer of {} is given for {}", input.dtype, describe(parameter));
+        let what = format!(
+            "a buffer of {} is given for {}",
+            input.dtype,
+            describe(parameter)
+        );
         return Err(Failure::usage(what));
     }
     Ok(slice)
 }
 
-fn check_scalar(scalar: Scalar, parameter: Option<&Parameter>) -> std::result::Result<Scalar, Failure> {
+fn check_scalar(
+    scalar: Scalar,
+    parameter: Option<&Parameter>,
+) -> std::result::Result<Scalar, Failure> {
     match parameter {
-        Some(p) if p.kind != ParameterKind::Scalar => {
-            Err(Failure::usage(format!("a number is given for {}", describe(p))))
-        }
-        Some(p) if p.dtype != scalar.dtype => {
-            Err(Failure::usage(format!("a number of type {} is given for {}", scalar.dtype, describe(p)))
-                .help("a plain number takes the kernel's own type"))
-        }
+        Some(p) if p.kind != ParameterKind::Scalar => Err(Failure::usage(format!(
+            "a number is given for {}",
+            describe(p)
+        ))),
+        Some(p) if p.dtype != scalar.dtype => Err(Failure::usage(format!(
+            "a number of type {} is given for {}",
+            scalar.dtype,
+            describe(p)
+        ))
+        .help("a plain number takes the kernel's own type")),
         _ => Ok(scalar),
     }
 }
 
-fn check_number(number: Number, parameter: Option<&Parameter>) -> std::result::Result<Scalar, Failure> {
+fn check_number(
+    number: Number,
+    parameter: Option<&Parameter>,
+) -> std::result::Result<Scalar, Failure> {
     match parameter {
-        Some(p) if p.kind != ParameterKind::Scalar => {
-            Err(Failure::usage(format!("a number is given for {}", describe(p))))
-        }
-        Some(p) => Scalar::new(p.dtype, number).map_err(|why| Failure::usage(format!("{why}: {}", describe(p)))),
-        None => Err(Failure::usage("the type of this number is unknown: the kernel has no signature")
-            .help("write the type, such as { f32 = 2.0 }, or define the kernel with HCQ_KERNEL")),
+        Some(p) if p.kind != ParameterKind::Scalar => Err(Failure::usage(format!(
+            "a number is given for {}",
+            describe(p)
+        ))),
+        Some(p) => Scalar::new(p.dtype, number)
+            .map_err(|why| Failure::usage(format!("{why}: {}", describe(p)))),
+        None => Err(Failure::usage(
+            "the type of this number is unknown: the kernel has no signature",
+        )
+        .help("write the type, such as { f32 = 2.0 }, or define the kernel with HCQ_KERNEL")),
     }
 }
 
@@ -217,11 +300,16 @@ pub fn slice(job: &Job, inputs: &[Input], view: &ViewDecl) -> std::result::Resul
     }
     let len = view.len.as_ref().map_or(elements - offset, |l| l.value);
     if len > elements - offset {
-        let what = format!("elements {offset} to {offset} + {len} are past the end: the buffer has {elements}");
+        let what = format!(
+            "elements {offset} to {offset} + {len} are past the end: the buffer has {elements}"
+        );
         let at = view.len.as_ref().map_or(&view.at, |l| &l.at);
         return Err(Failure::usage(what).at(job.place(at)));
     }
-    Ok(Slice { buffer: view.buffer, range: offset * size..(offset + len) * size })
+    Ok(Slice {
+        buffer: view.buffer,
+        range: offset * size..(offset + len) * size,
+    })
 }
 
 fn describe(p: &Parameter) -> String {

@@ -115,7 +115,11 @@ impl PlanError {
 }
 
 /// Places `tasks` on a device with that many queues of each kind.
-pub fn plan(tasks: &[PlanTask], compute_queues: usize, copy_queues: usize) -> Result<Plan, PlanError> {
+pub fn plan(
+    tasks: &[PlanTask],
+    compute_queues: usize,
+    copy_queues: usize,
+) -> Result<Plan, PlanError> {
     let count = |engine| match engine {
         Engine::Compute => compute_queues,
         Engine::Copy => copy_queues,
@@ -128,34 +132,57 @@ pub fn plan(tasks: &[PlanTask], compute_queues: usize, copy_queues: usize) -> Re
     for (task, wanted) in tasks.iter().enumerate() {
         let have = count(wanted.engine);
         if have == 0 {
-            return Err(PlanError::NoEngine { task, engine: wanted.engine });
+            return Err(PlanError::NoEngine {
+                task,
+                engine: wanted.engine,
+            });
         }
         if let Some(index) = wanted.queue.filter(|&q| q >= have) {
-            return Err(PlanError::NoQueue { task, wanted: index, have });
+            return Err(PlanError::NoQueue {
+                task,
+                wanted: index,
+                have,
+            });
         }
         let depends_on = hazards.add(task, &wanted.accesses);
 
         let index = wanted.queue.unwrap_or_else(|| {
             let start = |index: usize| {
-                let lane = lane_of.get(&QueueId { engine: wanted.engine, index }).map(|&l| (l, &lanes[l]));
+                let lane = lane_of
+                    .get(&QueueId {
+                        engine: wanted.engine,
+                        index,
+                    })
+                    .map(|&l| (l, &lanes[l]));
                 let free = lane.map_or(0, |(_, l)| l.free_at);
                 let ready = depends_on.iter().map(|&d| facts[d].end).max().unwrap_or(0);
-                let follows = lane.is_some_and(|(_, l)| l.last.is_some_and(|t| depends_on.contains(&t)));
+                let follows =
+                    lane.is_some_and(|(_, l)| l.last.is_some_and(|t| depends_on.contains(&t)));
                 // Earliest start; then the queue that needs no wait; then the lowest number.
                 (free.max(ready), !follows, index)
             };
             (0..have).min_by_key(|&i| start(i)).unwrap_or(0)
         });
-        let id = QueueId { engine: wanted.engine, index };
+        let id = QueueId {
+            engine: wanted.engine,
+            index,
+        };
         let queue = *lane_of.entry(id).or_insert_with(|| {
-            lanes.push(Lane { id, ..Lane::default() });
+            lanes.push(Lane {
+                id,
+                ..Lane::default()
+            });
             lanes.len() - 1
         });
 
         // What is known to have ended when the queue arrives here: position + 1 of the last such task, by queue.
         let mut known = lanes[queue].known.clone();
         known.resize(lanes.len(), 0);
-        let mut needed: Vec<usize> = depends_on.iter().copied().filter(|&d| placed[d].queue != queue).collect();
+        let mut needed: Vec<usize> = depends_on
+            .iter()
+            .copied()
+            .filter(|&d| placed[d].queue != queue)
+            .collect();
         // The latest first: what it implies need not be waited for.
         needed.sort_by_key(|&d| std::cmp::Reverse(d));
         let mut waits = Vec::new();
@@ -175,13 +202,36 @@ pub fn plan(tasks: &[PlanTask], compute_queues: usize, copy_queues: usize) -> Re
         let lane = &mut lanes[queue];
         let position = lane.tasks;
         known[queue] = position + 1;
-        let begin = depends_on.iter().map(|&d| facts[d].end).max().unwrap_or(0).max(lane.free_at);
+        let begin = depends_on
+            .iter()
+            .map(|&d| facts[d].end)
+            .max()
+            .unwrap_or(0)
+            .max(lane.free_at);
         let end = begin.saturating_add(wanted.cost.max(1));
-        *lane = Lane { id, tasks: position + 1, free_at: end, last: Some(task), known: known.clone() };
-        facts.push(Facts { position, end, known_after: known });
-        placed.push(Placed { queue, waits, signals: false, depends_on });
+        *lane = Lane {
+            id,
+            tasks: position + 1,
+            free_at: end,
+            last: Some(task),
+            known: known.clone(),
+        };
+        facts.push(Facts {
+            position,
+            end,
+            known_after: known,
+        });
+        placed.push(Placed {
+            queue,
+            waits,
+            signals: false,
+            depends_on,
+        });
     }
-    Ok(Plan { queues: lanes.into_iter().map(|l| l.id).collect(), tasks: placed })
+    Ok(Plan {
+        queues: lanes.into_iter().map(|l| l.id).collect(),
+        tasks: placed,
+    })
 }
 
 /// A queue while it is being filled.
@@ -196,8 +246,17 @@ struct Lane {
 
 impl Default for Lane {
     fn default() -> Self {
-        let id = QueueId { engine: Engine::Compute, index: 0 };
-        Self { id, tasks: 0, free_at: 0, last: None, known: Vec::new() }
+        let id = QueueId {
+            engine: Engine::Compute,
+            index: 0,
+        };
+        Self {
+            id,
+            tasks: 0,
+            free_at: 0,
+            last: None,
+            known: Vec::new(),
+        }
     }
 }
 
@@ -240,7 +299,12 @@ impl Hazards {
                     }
                     let before = range.start..range.end.min(access.range.start);
                     let behind = range.start.max(access.range.end)..range.end;
-                    live.extend([before, behind].into_iter().filter(|r| !r.is_empty()).map(|r| (r, earlier, mode)));
+                    live.extend(
+                        [before, behind]
+                            .into_iter()
+                            .filter(|r| !r.is_empty())
+                            .map(|r| (r, earlier, mode)),
+                    );
                 }
             }
             live.push((access.range.clone(), task, access.mode));

@@ -68,12 +68,19 @@ pub fn compare(dtype: Dtype, got: &[u8], want: &[u8], tolerance: Tolerance) -> C
         out.max_abs = out.max_abs.max(abs);
         if scale > 0.0 && !scale.is_nan() {
             let rel = abs / scale;
-            out.max_rel = out.max_rel.max(if rel.is_nan() { f64::INFINITY } else { rel });
+            out.max_rel = out
+                .max_rel
+                .max(if rel.is_nan() { f64::INFINITY } else { rel });
         }
-        let allowed = if scale.is_finite() { tolerance.atol + tolerance.rtol * scale } else { 0.0 };
+        let allowed = if scale.is_finite() {
+            tolerance.atol + tolerance.rtol * scale
+        } else {
+            0.0
+        };
         if abs.partial_cmp(&allowed) != Some(Ordering::Less) && abs != allowed {
             out.mismatches += 1;
-            out.first.get_or_insert_with(|| (index, text(dtype, g), text(dtype, w)));
+            out.first
+                .get_or_insert_with(|| (index, text(dtype, g), text(dtype, w)));
         }
     }
     let longer = got.len().max(want.len()) / size;
@@ -113,7 +120,10 @@ fn text(dtype: Dtype, bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const EXACT: Tolerance = Tolerance { rtol: 0.0, atol: 0.0 };
+    const EXACT: Tolerance = Tolerance {
+        rtol: 0.0,
+        atol: 0.0,
+    };
 
     fn f32s(values: &[f32]) -> Vec<u8> {
         values.iter().flat_map(|v| v.to_le_bytes()).collect()
@@ -128,15 +138,42 @@ mod tests {
         assert_eq!(c.first, Some((1, "100.5".into(), "100".into())));
         assert_eq!(c.max_abs, 0.5);
         assert!((c.max_rel - 0.25 / 3.25).abs() < 1e-12);
-        assert_eq!(compare(Dtype::F32, &got, &want, Tolerance { rtol: 0.0, atol: 0.5 }).mismatches, 0);
-        assert_eq!(compare(Dtype::F32, &got, &want, Tolerance { rtol: 0.01, atol: 0.0 }).mismatches, 1);
+        assert_eq!(
+            compare(
+                Dtype::F32,
+                &got,
+                &want,
+                Tolerance {
+                    rtol: 0.0,
+                    atol: 0.5
+                }
+            )
+            .mismatches,
+            0
+        );
+        assert_eq!(
+            compare(
+                Dtype::F32,
+                &got,
+                &want,
+                Tolerance {
+                    rtol: 0.01,
+                    atol: 0.0
+                }
+            )
+            .mismatches,
+            1
+        );
     }
 
     #[test]
     fn odd_floats() {
         let nan = f32::NAN;
         let inf = f32::INFINITY;
-        let loose = Tolerance { rtol: 1.0, atol: 1e30 };
+        let loose = Tolerance {
+            rtol: 1.0,
+            atol: 1e30,
+        };
         for (a, b, same) in [
             (nan, f32::from_bits(0x7fc0_0001), true),
             (nan, 1.0, false),
@@ -154,11 +191,28 @@ mod tests {
 
     #[test]
     fn integers_are_exact() {
-        let c = compare(Dtype::U64, &u64::MAX.to_le_bytes(), &(u64::MAX - 1).to_le_bytes(), EXACT);
+        let c = compare(
+            Dtype::U64,
+            &u64::MAX.to_le_bytes(),
+            &(u64::MAX - 1).to_le_bytes(),
+            EXACT,
+        );
         assert_eq!((c.mismatches, c.max_abs), (1, 1.0));
         let c = compare(Dtype::I8, &[0xff], &[0x01], EXACT);
         assert_eq!(c.first, Some((0, "-1".into(), "1".into())));
-        assert_eq!(compare(Dtype::I64, &(-5i64).to_le_bytes(), &(-6i64).to_le_bytes(), Tolerance { rtol: 0.0, atol: 1.0 }).mismatches, 0);
+        assert_eq!(
+            compare(
+                Dtype::I64,
+                &(-5i64).to_le_bytes(),
+                &(-6i64).to_le_bytes(),
+                Tolerance {
+                    rtol: 0.0,
+                    atol: 1.0
+                }
+            )
+            .mismatches,
+            0
+        );
     }
 
     #[test]
@@ -175,6 +229,9 @@ mod tests {
 
     #[test]
     fn a_missing_tail_is_a_mismatch() {
-        assert_eq!(compare(Dtype::F32, &f32s(&[1.0]), &f32s(&[1.0, 2.0]), EXACT).mismatches, 1);
+        assert_eq!(
+            compare(Dtype::F32, &f32s(&[1.0]), &f32s(&[1.0, 2.0]), EXACT).mismatches,
+            1
+        );
     }
 }

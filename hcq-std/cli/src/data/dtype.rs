@@ -148,7 +148,9 @@ impl Scalar {
             }
             (Dtype::F64, Number::Int(v)) => (v as f64).to_bits(),
             (Dtype::F64, Number::Float(v)) => v.to_bits(),
-            (_, Number::Float(v)) => return Err(format!("{v} is not a whole number, as {dtype} needs")),
+            (_, Number::Float(v)) => {
+                return Err(format!("{v} is not a whole number, as {dtype} needs"));
+            }
             (_, Number::Int(v)) => {
                 let (low, high) = dtype.int_range().unwrap_or((0, 0));
                 if v < low || v > high {
@@ -175,9 +177,20 @@ mod tests {
     fn limits_are_kept() {
         for dtype in Dtype::ALL {
             assert_eq!(Dtype::from_name(dtype.name()), Some(dtype));
-            let Some((low, high)) = dtype.int_range() else { continue };
-            for (v, fits) in [(low, true), (high, true), (low - 1, false), (high + 1, false)] {
-                assert_eq!(Scalar::new(dtype, Number::Int(v)).is_ok(), fits, "{dtype} {v}");
+            let Some((low, high)) = dtype.int_range() else {
+                continue;
+            };
+            for (v, fits) in [
+                (low, true),
+                (high, true),
+                (low - 1, false),
+                (high + 1, false),
+            ] {
+                assert_eq!(
+                    Scalar::new(dtype, Number::Int(v)).is_ok(),
+                    fits,
+                    "{dtype} {v}"
+                );
             }
             assert!(Scalar::new(dtype, Number::Float(1.0)).is_err());
         }
@@ -185,8 +198,14 @@ mod tests {
 
     #[test]
     fn floats_keep_their_bits() {
-        assert_eq!(Scalar::new(Dtype::F32, Number::Float(2.5)).unwrap().bits, u64::from(2.5f32.to_bits()));
-        assert_eq!(Scalar::new(Dtype::F64, Number::Int(-3)).unwrap().bits, (-3.0f64).to_bits());
+        assert_eq!(
+            Scalar::new(Dtype::F32, Number::Float(2.5)).unwrap().bits,
+            u64::from(2.5f32.to_bits())
+        );
+        assert_eq!(
+            Scalar::new(Dtype::F64, Number::Int(-3)).unwrap().bits,
+            (-3.0f64).to_bits()
+        );
         assert!(Scalar::new(Dtype::F32, Number::Float(1e300)).is_err());
         assert!(Scalar::new(Dtype::F32, Number::Float(f64::INFINITY)).is_ok());
     }

@@ -57,7 +57,9 @@ pub enum NpyError {
     #[error("element type {0} is not supported: {1}")]
     Type(String, &'static str),
     /// Column-major data.
-    #[error("the array is in Fortran (column-major) order; save numpy.ascontiguousarray(a) instead")]
+    #[error(
+        "the array is in Fortran (column-major) order; save numpy.ascontiguousarray(a) instead"
+    )]
     Fortran,
     /// No elements, or more than memory can hold.
     #[error("shape {0:?} is {1}")]
@@ -80,7 +82,10 @@ pub fn open(file: &mut File, file_len: u64) -> Result<Npy, NpyError> {
     let npy = parse(&head, file_len)?;
     let found = file_len - npy.offset;
     if npy.bytes != found {
-        return Err(NpyError::Length { promised: npy.bytes, found });
+        return Err(NpyError::Length {
+            promised: npy.bytes,
+            found,
+        });
     }
     Ok(npy)
 }
@@ -95,7 +100,8 @@ pub fn parse(head: &[u8], file_len: u64) -> Result<Npy, NpyError> {
         .ok_or_else(|| NpyError::Header("its text is cut off or is not UTF-8".into()))?;
     let (shape, elements) = bounded_shape(text)?;
 
-    let header = NpyHeader::from_reader(&head[..end]).map_err(|e| NpyError::Header(e.to_string()))?;
+    let header =
+        NpyHeader::from_reader(&head[..end]).map_err(|e| NpyError::Header(e.to_string()))?;
     if header.shape() != shape {
         return Err(NpyError::Header("it gives more than one shape".into()));
     }
@@ -110,7 +116,12 @@ pub fn parse(head: &[u8], file_len: u64) -> Result<Npy, NpyError> {
         .checked_mul(dtype.size())
         .filter(|&b| b <= isize::MAX as u64)
         .ok_or_else(|| NpyError::Shape(shape.clone(), "too large to be held in memory"))?;
-    Ok(Npy { dtype, shape, offset: end as u64, bytes })
+    Ok(Npy {
+        dtype,
+        shape,
+        offset: end as u64,
+        bytes,
+    })
 }
 
 /// Start and length of the header's text.
@@ -119,7 +130,11 @@ fn header_bounds(head: &[u8], file_len: u64) -> Result<(usize, usize), NpyError>
         return Err(NpyError::Magic);
     }
     let number = |range: std::ops::Range<usize>| {
-        head.get(range).map(|b| b.iter().rev().fold(0u64, |n, &byte| (n << 8) | u64::from(byte)))
+        head.get(range).map(|b| {
+            b.iter()
+                .rev()
+                .fold(0u64, |n, &byte| (n << 8) | u64::from(byte))
+        })
     };
     let cut = || NpyError::Header("the file ends inside it".into());
     let (major, minor) = match head.get(6..8) {
@@ -143,14 +158,21 @@ fn header_bounds(head: &[u8], file_len: u64) -> Result<(usize, usize), NpyError>
 fn bounded_shape(text: &str) -> Result<(Vec<u64>, u64), NpyError> {
     let refuse = |why: &str| Err(NpyError::Header(why.to_owned()));
     if text.contains('[') {
-        return Err(NpyError::Type("a list of fields".into(), "structured arrays cannot be given to kernels"));
+        return Err(NpyError::Type(
+            "a list of fields".into(),
+            "structured arrays cannot be given to kernels",
+        ));
     }
     let count = |c: char| text.matches(c).count();
     if count('(') != 1 || count(')') != 1 || count('{') != 1 || count('}') != 1 {
         return refuse("it must be one dictionary with one tuple, the shape");
     }
-    let Some((_, rest)) = text.split_once('(') else { return refuse("it has no shape") };
-    let Some((inner, _)) = rest.split_once(')') else { return refuse("its shape does not end") };
+    let Some((_, rest)) = text.split_once('(') else {
+        return refuse("it has no shape");
+    };
+    let Some((inner, _)) = rest.split_once(')') else {
+        return refuse("its shape does not end");
+    };
     let mut shape = Vec::new();
     let mut product = 1u64;
     let mut parts = inner.split(',').map(str::trim).peekable();
@@ -177,11 +199,17 @@ fn bounded_shape(text: &str) -> Result<(Vec<u64>, u64), NpyError> {
 
 fn element_type(dtype: &DType) -> Result<Dtype, NpyError> {
     let DType::Plain(ty) = dtype else {
-        return Err(NpyError::Type(dtype.descr(), "structured arrays cannot be given to kernels"));
+        return Err(NpyError::Type(
+            dtype.descr(),
+            "structured arrays cannot be given to kernels",
+        ));
     };
     let text = ty.to_string();
     if text.starts_with('>') {
-        return Err(NpyError::Type(text, "it is big-endian; convert it with a.astype(a.dtype.newbyteorder('<'))"));
+        return Err(NpyError::Type(
+            text,
+            "it is big-endian; convert it with a.astype(a.dtype.newbyteorder('<'))",
+        ));
     }
     Ok(match (ty.type_char(), ty.size_field()) {
         (TypeChar::Int, 1) => Dtype::I8,
@@ -194,13 +222,21 @@ fn element_type(dtype: &DType) -> Result<Dtype, NpyError> {
         (TypeChar::Uint, 8) => Dtype::U64,
         (TypeChar::Float, 4) => Dtype::F32,
         (TypeChar::Float, 8) => Dtype::F64,
-        _ => return Err(NpyError::Type(text, "integers of 1 to 8 bytes, f4 and f8 are")),
+        _ => {
+            return Err(NpyError::Type(
+                text,
+                "integers of 1 to 8 bytes, f4 and f8 are",
+            ));
+        }
     })
 }
 
 /// Writes the header of a row-major array; the data follows it.
 pub fn write_header(out: impl Write, dtype: Dtype, shape: &[u64]) -> io::Result<()> {
-    let ty = dtype.numpy().parse().map_err(|e| io::Error::other(format!("{e}")))?;
+    let ty = dtype
+        .numpy()
+        .parse()
+        .map_err(|e| io::Error::other(format!("{e}")))?;
     npyz::WriteOptions::new_header_only()
         .dtype(DType::new_scalar(ty))
         .shape(shape)
@@ -208,7 +244,6 @@ pub fn write_header(out: impl Write, dtype: Dtype, shape: &[u64]) -> io::Result<
         .write_header_only()
         .map(|_| ())
 }
-
 
 #[cfg(test)]
 mod tests;

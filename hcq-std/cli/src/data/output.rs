@@ -34,17 +34,24 @@ impl Pending {
         match fs::metadata(&target) {
             Ok(meta) if meta.is_dir() => return Err(refusal(path, "it is a directory")),
             Ok(meta) if !meta.is_file() => return Err(refusal(path, "it is not a regular file")),
-            Ok(meta) if meta.permissions().readonly() => return Err(refusal(path, "it exists and is read-only")),
+            Ok(meta) if meta.permissions().readonly() => {
+                return Err(refusal(path, "it exists and is read-only"));
+            }
             _ => {}
         }
-        let pending = Self { target, temporary: None };
+        let pending = Self {
+            target,
+            temporary: None,
+        };
         drop(pending.temporary(path)?);
         Ok(pending)
     }
 
     /// A new temporary file beside the target. `path` is the target as the user named it.
     fn temporary(&self, path: &Path) -> Result<NamedTempFile, Failure> {
-        let Some(name) = self.target.file_name() else { return Err(refusal(path, "it does not name a file")) };
+        let Some(name) = self.target.file_name() else {
+            return Err(refusal(path, "it does not name a file"));
+        };
         let directory = match self.target.parent() {
             Some(p) if !p.as_os_str().is_empty() => p,
             _ => Path::new("."),
@@ -73,7 +80,10 @@ impl Pending {
     }
 
     /// Writes the contents and forces them to the disk, still under a temporary name.
-    pub fn write(&mut self, body: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> Result<(), Failure> {
+    pub fn write(
+        &mut self,
+        body: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+    ) -> Result<(), Failure> {
         let temporary = self.temporary(&self.target)?;
         let mut out = BufWriter::with_capacity(1 << 18, temporary.as_file());
         body(&mut out)
@@ -87,8 +97,16 @@ impl Pending {
 
     /// Gives the file its name. If nothing was written, nothing appears.
     pub fn commit(self) -> Result<(), Failure> {
-        let Self { temporary: Some(temporary), target } = self else { return Ok(()) };
-        temporary.persist(&target).map_err(|e| Failure::io("rename the finished file to", &target, &e.error))?;
+        let Self {
+            temporary: Some(temporary),
+            target,
+        } = self
+        else {
+            return Ok(());
+        };
+        temporary
+            .persist(&target)
+            .map_err(|e| Failure::io("rename the finished file to", &target, &e.error))?;
         // The name itself is on the disk once the directory is; not every file system can do this.
         if let Some(dir) = target.parent().and_then(|d| File::open(d).ok()) {
             let _ = dir.sync_all();
@@ -106,7 +124,10 @@ fn refusal(path: &Path, why: &str) -> Failure {
 fn words(error: &io::Error) -> String {
     let plain = error.raw_os_error().map(io::Error::from_raw_os_error);
     match plain.or_else(|| {
-        let source = error.get_ref().and_then(|e| e.source())?.downcast_ref::<io::Error>()?;
+        let source = error
+            .get_ref()
+            .and_then(|e| e.source())?
+            .downcast_ref::<io::Error>()?;
         source.raw_os_error().map(io::Error::from_raw_os_error)
     }) {
         Some(e) => os_words(&e),
@@ -119,8 +140,10 @@ mod tests {
     use super::*;
 
     fn names(dir: &Path) -> Vec<String> {
-        let mut all: Vec<_> =
-            fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut all: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         all.sort();
         all
     }
@@ -130,7 +153,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.npy");
         let mut pending = Pending::reserve(&path).unwrap();
-        assert!(names(dir.path()).is_empty(), "a crash now would leave this behind");
+        assert!(
+            names(dir.path()).is_empty(),
+            "a crash now would leave this behind"
+        );
         pending.write(|w| w.write_all(b"abc")).unwrap();
         assert!(!path.exists());
         pending.commit().unwrap();

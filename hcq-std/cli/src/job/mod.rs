@@ -205,7 +205,10 @@ impl Output {
     /// The tolerance of the comparison: as given, else one part in a million for floats and none for integers.
     pub fn tolerance(&self, dtype: Dtype) -> Tolerance {
         let default = if dtype.is_float() { 1e-6 } else { 0.0 };
-        Tolerance { rtol: self.rtol.unwrap_or(default), atol: self.atol.unwrap_or(0.0) }
+        Tolerance {
+            rtol: self.rtol.unwrap_or(default),
+            atol: self.atol.unwrap_or(0.0),
+        }
     }
 }
 
@@ -213,22 +216,37 @@ impl Job {
     /// Reads and checks the job file at `path`.
     pub fn read(path: &Path) -> Result<Self> {
         use std::io::Read;
-        let file = std::fs::File::open(path).map_err(|e| {
-            Failure { exit: Exit::Usage, ..Failure::io("open the job file", path, &e) }
+        let file = std::fs::File::open(path).map_err(|e| Failure {
+            exit: Exit::Usage,
+            ..Failure::io("open the job file", path, &e)
         })?;
         let mut bytes = Vec::new();
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| Failure::io("read", path, &e))?;
+        file.take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|e| Failure::io("read", path, &e))?;
         if bytes.len() as u64 > MAX_BYTES {
-            return Err(Failure::usage(format!("{} is over 16 MiB: not a job file", path.display())).into());
+            return Err(Failure::usage(format!(
+                "{} is over 16 MiB: not a job file",
+                path.display()
+            ))
+            .into());
         }
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Failure::usage(format!("{} is not UTF-8 text: not a job file", path.display())))?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Failure::usage(format!(
+                "{} is not UTF-8 text: not a job file",
+                path.display()
+            ))
+        })?;
         parse(&text, path)
     }
 
     /// The full place of `at`.
     pub fn place(&self, at: &At) -> Place {
-        Place { file: self.file.clone(), line: at.line, key: at.key.clone() }
+        Place {
+            file: self.file.clone(),
+            line: at.line,
+            key: at.key.clone(),
+        }
     }
 
     /// `path` as seen from the job file.

@@ -47,8 +47,14 @@ impl<'t, 'i> Fields<'t, 'i> {
 
 impl Source {
     pub(super) fn new(text: &str, file: &Path) -> Self {
-        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
-        Self { file: file.into(), line_starts, failures: Vec::new() }
+        let line_starts = std::iter::once(0)
+            .chain(text.match_indices('\n').map(|(i, _)| i + 1))
+            .collect();
+        Self {
+            file: file.into(),
+            line_starts,
+            failures: Vec::new(),
+        }
     }
 
     pub(super) fn file(&self) -> Arc<Path> {
@@ -66,13 +72,22 @@ impl Source {
     }
 
     pub(super) fn at(&self, span: Range<usize>, key: impl Into<String>) -> At {
-        let line = self.line_starts.partition_point(|&start| start <= span.start);
-        At { line: u32::try_from(line).unwrap_or(u32::MAX), key: key.into() }
+        let line = self
+            .line_starts
+            .partition_point(|&start| start <= span.start);
+        At {
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            key: key.into(),
+        }
     }
 
     /// Notes a mistake.
     pub(super) fn fail(&mut self, at: &At, what: impl Into<String>) -> &mut Failure {
-        let place = Place { file: self.file.clone(), line: at.line, key: at.key.clone() };
+        let place = Place {
+            file: self.file.clone(),
+            line: at.line,
+            key: at.key.clone(),
+        };
         let failure = Failure::usage(what).at(place);
         if self.failures.len() == MAX_FAILURES {
             // The list is full: the newest takes the last place, so that the caller can still add advice to it.
@@ -84,7 +99,12 @@ impl Source {
     }
 
     /// Notes a mistake with advice.
-    pub(super) fn fail_help(&mut self, at: &At, what: impl Into<String>, help: impl Into<Box<str>>) {
+    pub(super) fn fail_help(
+        &mut self,
+        at: &At,
+        what: impl Into<String>,
+        help: impl Into<Box<str>>,
+    ) {
         self.fail(at, what).help = Some(help.into());
     }
 
@@ -95,14 +115,28 @@ impl Source {
     }
 
     /// The root table's fields.
-    pub(super) fn root<'t, 'i>(&mut self, table: &'t DeTable<'i>, known: &[&str]) -> Fields<'t, 'i> {
-        let fields = self.collect(table, At { line: 1, key: String::new() });
+    pub(super) fn root<'t, 'i>(
+        &mut self,
+        table: &'t DeTable<'i>,
+        known: &[&str],
+    ) -> Fields<'t, 'i> {
+        let fields = self.collect(
+            table,
+            At {
+                line: 1,
+                key: String::new(),
+            },
+        );
         self.refuse_unknown(&fields, known);
         fields
     }
 
     /// The fields of a table whose keys are all in `known`.
-    pub(super) fn fields<'t, 'i>(&mut self, node: &Node<'t, 'i>, known: &[&str]) -> Option<Fields<'t, 'i>> {
+    pub(super) fn fields<'t, 'i>(
+        &mut self,
+        node: &Node<'t, 'i>,
+        known: &[&str],
+    ) -> Option<Fields<'t, 'i>> {
         let fields = self.names(node)?;
         self.refuse_unknown(&fields, known);
         Some(fields)
@@ -121,12 +155,29 @@ impl Source {
             .iter()
             .map(|(key, value)| {
                 let name: &str = key.get_ref();
-                let path = if at.key.is_empty() { quoted(name) } else { format!("{}.{}", at.key, quoted(name)) };
-                (key.span().start, name, Node { value: value.get_ref(), at: self.at(key.span(), path) })
+                let path = if at.key.is_empty() {
+                    quoted(name)
+                } else {
+                    format!("{}.{}", at.key, quoted(name))
+                };
+                (
+                    key.span().start,
+                    name,
+                    Node {
+                        value: value.get_ref(),
+                        at: self.at(key.span(), path),
+                    },
+                )
             })
             .collect();
         entries.sort_by_key(|e| e.0);
-        Fields { at, entries: entries.into_iter().map(|(_, name, node)| (name, node)).collect() }
+        Fields {
+            at,
+            entries: entries
+                .into_iter()
+                .map(|(_, name, node)| (name, node))
+                .collect(),
+        }
     }
 
     fn refuse_unknown(&mut self, fields: &Fields<'_, '_>, known: &[&str]) {
@@ -134,14 +185,20 @@ impl Source {
             if self.is_full() {
                 return;
             }
-            let help = nearest(name, known.iter().copied())
-                .map_or_else(|| format!("known keys: {}", known.join(", ")), |n| format!("did you mean `{n}`?"));
+            let help = nearest(name, known.iter().copied()).map_or_else(
+                || format!("known keys: {}", known.join(", ")),
+                |n| format!("did you mean `{n}`?"),
+            );
             self.fail_help(&node.at, "unknown key", help);
         }
     }
 
     /// A required field.
-    pub(super) fn need<'f, 't, 'i>(&mut self, fields: &'f Fields<'t, 'i>, key: &str) -> Option<&'f Node<'t, 'i>> {
+    pub(super) fn need<'f, 't, 'i>(
+        &mut self,
+        fields: &'f Fields<'t, 'i>,
+        key: &str,
+    ) -> Option<&'f Node<'t, 'i>> {
         let found = fields.get(key);
         if found.is_none() {
             self.fail(&fields.at, format!("`{key}` is missing"));
@@ -182,7 +239,15 @@ impl Source {
 
     pub(super) fn strings<'t>(&mut self, node: &Node<'t, '_>) -> Option<Vec<Located<&'t str>>> {
         let items = self.array(node)?;
-        items.into_iter().map(|item| Some(Located { value: self.string(&item)?, at: item.at })).collect()
+        items
+            .into_iter()
+            .map(|item| {
+                Some(Located {
+                    value: self.string(&item)?,
+                    at: item.at,
+                })
+            })
+            .collect()
     }
 
     /// A number of either kind.
@@ -211,11 +276,16 @@ impl Source {
         if !matches!(node.value, DeValue::Integer(_)) {
             return self.wrong_type(node, "a whole number");
         }
-        let Some(Number::Int(v)) = self.number(node) else { return None };
+        let Some(Number::Int(v)) = self.number(node) else {
+            return None;
+        };
         match u64::try_from(v) {
             Ok(v) if (low..=high).contains(&v) => Some(v),
             _ => {
-                self.fail(&node.at, format!("{v} is out of range: it must be from {low} to {high}"));
+                self.fail(
+                    &node.at,
+                    format!("{v} is out of range: it must be from {low} to {high}"),
+                );
                 None
             }
         }
@@ -230,7 +300,10 @@ impl Source {
         if value.is_finite() && value >= 0.0 {
             return Some(value);
         }
-        self.fail(&node.at, format!("{value} is no tolerance: it must be 0 or more"));
+        self.fail(
+            &node.at,
+            format!("{value} is no tolerance: it must be 0 or more"),
+        );
         None
     }
 }
@@ -250,14 +323,28 @@ pub(super) fn type_words(value: &DeValue<'_>) -> &'static str {
 
 /// A key as TOML would write it.
 fn quoted(name: &str) -> String {
-    let end = name.char_indices().map(|(i, _)| i).find(|&i| i >= MAX_WORD).unwrap_or(name.len());
+    let end = name
+        .char_indices()
+        .map(|(i, _)| i)
+        .find(|&i| i >= MAX_WORD)
+        .unwrap_or(name.len());
     let name = &name[..end];
-    let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if bare { name.to_owned() } else { format!("{name:?}") }
+    let bare = !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if bare {
+        name.to_owned()
+    } else {
+        format!("{name:?}")
+    }
 }
 
 /// The candidate that a misspelling most likely meant.
-pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(
+    name: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     if name.len() > MAX_WORD {
         return None;
     }

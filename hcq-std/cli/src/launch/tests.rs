@@ -6,7 +6,11 @@ use crate::data::input::{Origin, open_all};
 use crate::job::parse;
 
 fn parameter(kind: ParameterKind, dtype: Dtype, name: &str) -> Parameter {
-    Parameter { name: name.into(), dtype, kind }
+    Parameter {
+        name: name.into(),
+        dtype,
+        kind,
+    }
 }
 
 fn saxpy() -> Vec<Parameter> {
@@ -46,33 +50,68 @@ fn kernel(args: &str, more: &str) -> String {
 fn checked(task: &str, signature: Option<&[Parameter]>) -> Result<Checked> {
     let job = job(task);
     let inputs = open_all(&job)?;
-    assert!(inputs.iter().all(|i| matches!(i.origin, Origin::Fill(Fill::Value(_)))));
+    assert!(
+        inputs
+            .iter()
+            .all(|i| matches!(i.origin, Origin::Fill(Fill::Value(_))))
+    );
     check(&job, 0, &inputs, signature)
 }
 
 fn access(buffer: usize, range: Range<u64>, mode: Mode) -> Access {
-    Access { buffer, range, mode }
+    Access {
+        buffer,
+        range,
+        mode,
+    }
 }
 
 #[test]
 fn the_signature_tells_reads_from_writes() {
-    let task = kernel(r#"[2, "x", { buffer = "y", offset = 8, len = 4 }, { u32 = 4 }]"#, "");
+    let task = kernel(
+        r#"[2, "x", { buffer = "y", offset = 8, len = 4 }, { u32 = 4 }]"#,
+        "",
+    );
     let c = checked(&task, Some(&saxpy())).unwrap();
     assert_eq!(
         c.plan.accesses,
-        [access(0, 0..256, Mode::Read), access(1, 32..48, Mode::Read), access(1, 32..48, Mode::Write)]
+        [
+            access(0, 0..256, Mode::Read),
+            access(1, 32..48, Mode::Read),
+            access(1, 32..48, Mode::Write)
+        ]
     );
     assert_eq!(c.bytes, 256 + 32);
-    let Ready::Kernel(args) = c.ready else { panic!() };
-    assert_eq!(args[0], Bound::Scalar(Scalar { dtype: Dtype::F32, bits: u64::from(2.0f32.to_bits()) }));
-    assert_eq!(args[2], Bound::Buffer(Slice { buffer: 1, range: 32..48 }));
+    let Ready::Kernel(args) = c.ready else {
+        panic!()
+    };
+    assert_eq!(
+        args[0],
+        Bound::Scalar(Scalar {
+            dtype: Dtype::F32,
+            bits: u64::from(2.0f32.to_bits())
+        })
+    );
+    assert_eq!(
+        args[2],
+        Bound::Buffer(Slice {
+            buffer: 1,
+            range: 32..48
+        })
+    );
 }
 
 #[test]
 fn the_job_overrides_the_signature() {
     let task = kernel(r#"[2, "x", "y", 4]"#, "writes = [\"y\"]");
     let c = checked(&task, Some(&saxpy())).unwrap();
-    assert_eq!(c.plan.accesses, [access(0, 0..256, Mode::Read), access(1, 0..256, Mode::Write)]);
+    assert_eq!(
+        c.plan.accesses,
+        [
+            access(0, 0..256, Mode::Read),
+            access(1, 0..256, Mode::Write)
+        ]
+    );
 }
 
 #[test]
@@ -86,19 +125,54 @@ fn without_a_signature_buffers_are_read_and_written() {
 #[test]
 fn mismatches_name_argument_and_parameter() {
     for (args, words) in [
-        (r#"["x", "y"]"#, "tasks[0].kernel: kernel saxpy takes 4 arguments, 2 are given\n  help: its arguments: f32 a, const f32 *x, f32 *y, u32 n"),
-        (r#"["x", "x", "y", 4]"#, "tasks[0].args[0]: a buffer is given for f32 a"),
-        (r#"[1, 1, "y", 4]"#, "tasks[0].args[1]: a number is given for const f32 *x"),
-        (r#"[1, { f32 = 1 }, "y", 4]"#, "tasks[0].args[1]: a number is given for const f32 *x"),
-        (r#"[1, "bytes", "y", 4]"#, "tasks[0].args[1]: a buffer of u8 is given for const f32 *x"),
-        (r#"[{ f64 = 1 }, "x", "y", 4]"#, "tasks[0].args[0]: a number of type f64 is given for f32 a"),
-        (r#"[1, "x", "y", -1]"#, "tasks[0].args[3]: -1 does not fit u32 (0 to 4294967295): u32 n"),
-        (r#"[1, "x", "y", 1.5]"#, "tasks[0].args[3]: 1.5 is not a whole number"),
-        (r#"[1, "x", { buffer = "y", offset = 64 }, 4]"#, "tasks[0].args[2].offset: offset 64 is past the end"),
-        (r#"[1, "x", { buffer = "y", offset = 60, len = 5 }, 4]"#, "tasks[0].args[2].len: elements 60 to 60 + 5"),
-        (r#"[1, "x", { buffer = "y", offset = 1, len = 18446744073709551615 }, 4]"#, "past the end"),
+        (
+            r#"["x", "y"]"#,
+            "tasks[0].kernel: kernel saxpy takes 4 arguments, 2 are given\n  help: its arguments: f32 a, const f32 *x, f32 *y, u32 n",
+        ),
+        (
+            r#"["x", "x", "y", 4]"#,
+            "tasks[0].args[0]: a buffer is given for f32 a",
+        ),
+        (
+            r#"[1, 1, "y", 4]"#,
+            "tasks[0].args[1]: a number is given for const f32 *x",
+        ),
+        (
+            r#"[1, { f32 = 1 }, "y", 4]"#,
+            "tasks[0].args[1]: a number is given for const f32 *x",
+        ),
+        (
+            r#"[1, "bytes", "y", 4]"#,
+            "tasks[0].args[1]: a buffer of u8 is given for const f32 *x",
+        ),
+        (
+            r#"[{ f64 = 1 }, "x", "y", 4]"#,
+            "tasks[0].args[0]: a number of type f64 is given for f32 a",
+        ),
+        (
+            r#"[1, "x", "y", -1]"#,
+            "tasks[0].args[3]: -1 does not fit u32 (0 to 4294967295): u32 n",
+        ),
+        (
+            r#"[1, "x", "y", 1.5]"#,
+            "tasks[0].args[3]: 1.5 is not a whole number",
+        ),
+        (
+            r#"[1, "x", { buffer = "y", offset = 64 }, 4]"#,
+            "tasks[0].args[2].offset: offset 64 is past the end",
+        ),
+        (
+            r#"[1, "x", { buffer = "y", offset = 60, len = 5 }, 4]"#,
+            "tasks[0].args[2].len: elements 60 to 60 + 5",
+        ),
+        (
+            r#"[1, "x", { buffer = "y", offset = 1, len = 18446744073709551615 }, 4]"#,
+            "past the end",
+        ),
     ] {
-        let said = checked(&kernel(args, ""), Some(&saxpy())).unwrap_err().to_string();
+        let said = checked(&kernel(args, ""), Some(&saxpy()))
+            .unwrap_err()
+            .to_string();
         assert!(said.contains(words), "{args}: {said}");
     }
 }
@@ -107,16 +181,27 @@ fn mismatches_name_argument_and_parameter() {
 fn copies_are_equal_and_apart() {
     let c = checked(r#"copy = { from = "x", to = "bytes" }"#, None).unwrap();
     assert_eq!((c.bytes, c.plan.engine), (256, Engine::Copy));
-    assert_eq!(c.plan.accesses, [access(0, 0..256, Mode::Read), access(2, 0..256, Mode::Write)]);
+    assert_eq!(
+        c.plan.accesses,
+        [
+            access(0, 0..256, Mode::Read),
+            access(2, 0..256, Mode::Write)
+        ]
+    );
     for (copy, words) in [
-        (r#"{ from = "x", to = { buffer = "y", len = 4 } }"#, "tasks[0]: the copy is of 256 bytes into 16 bytes"),
+        (
+            r#"{ from = "x", to = { buffer = "y", len = 4 } }"#,
+            "tasks[0]: the copy is of 256 bytes into 16 bytes",
+        ),
         (r#"{ from = "x", to = "x" }"#, "overlap"),
         (
             r#"{ from = { buffer = "x", len = 8 }, to = { buffer = "x", offset = 7, len = 8 } }"#,
             "bytes 0..32 and 28..60 of the same buffer overlap",
         ),
     ] {
-        let said = checked(&format!("copy = {copy}"), None).unwrap_err().to_string();
+        let said = checked(&format!("copy = {copy}"), None)
+            .unwrap_err()
+            .to_string();
         assert!(said.contains(words), "{said}");
     }
     let apart = r#"copy = { from = { buffer = "x", len = 8 }, to = { buffer = "x", offset = 8, len = 8 } }"#;

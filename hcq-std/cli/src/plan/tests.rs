@@ -3,19 +3,37 @@ use proptest::prelude::*;
 use super::*;
 
 fn read(buffer: usize, range: Range<u64>) -> Access {
-    Access { buffer, range, mode: Mode::Read }
+    Access {
+        buffer,
+        range,
+        mode: Mode::Read,
+    }
 }
 
 fn write(buffer: usize, range: Range<u64>) -> Access {
-    Access { buffer, range, mode: Mode::Write }
+    Access {
+        buffer,
+        range,
+        mode: Mode::Write,
+    }
 }
 
 fn kernel(accesses: Vec<Access>) -> PlanTask {
-    PlanTask { engine: Engine::Compute, queue: None, accesses, cost: 100 }
+    PlanTask {
+        engine: Engine::Compute,
+        queue: None,
+        accesses,
+        cost: 100,
+    }
 }
 
 fn copy(accesses: Vec<Access>) -> PlanTask {
-    PlanTask { engine: Engine::Copy, queue: None, accesses, cost: 100 }
+    PlanTask {
+        engine: Engine::Copy,
+        queue: None,
+        accesses,
+        cost: 100,
+    }
 }
 
 /// For each task, the tasks that have ended before it starts, by queue order and waits alone.
@@ -23,12 +41,20 @@ fn ended_before(plan: &Plan, skip: Option<(usize, usize)>) -> Vec<Vec<bool>> {
     let n = plan.tasks.len();
     let mut before = vec![vec![false; n]; n];
     for t in 0..n {
-        let mut direct: Vec<usize> = plan.tasks[t].waits.iter().copied().filter(|&w| skip != Some((t, w))).collect();
+        let mut direct: Vec<usize> = plan.tasks[t]
+            .waits
+            .iter()
+            .copied()
+            .filter(|&w| skip != Some((t, w)))
+            .collect();
         direct.extend((0..t).filter(|&e| plan.tasks[e].queue == plan.tasks[t].queue));
         for d in direct {
             let theirs = before[d].clone();
             before[t][d] = true;
-            before[t].iter_mut().zip(theirs).for_each(|(mine, b)| *mine |= b);
+            before[t]
+                .iter_mut()
+                .zip(theirs)
+                .for_each(|(mine, b)| *mine |= b);
         }
     }
     before
@@ -39,13 +65,17 @@ fn conflict(a: &PlanTask, b: &PlanTask) -> bool {
     a.accesses.iter().any(|x| {
         b.accesses.iter().any(|y| {
             let common = x.range.start.max(y.range.start)..x.range.end.min(y.range.end);
-            x.buffer == y.buffer && !common.is_empty() && (x.mode == Mode::Write || y.mode == Mode::Write)
+            x.buffer == y.buffer
+                && !common.is_empty()
+                && (x.mode == Mode::Write || y.mode == Mode::Write)
         })
     })
 }
 
 fn first_unordered(tasks: &[PlanTask], before: &[Vec<bool>]) -> Option<(usize, usize)> {
-    (0..tasks.len()).flat_map(|t| (0..t).map(move |e| (e, t))).find(|&(e, t)| conflict(&tasks[e], &tasks[t]) && !before[t][e])
+    (0..tasks.len())
+        .flat_map(|t| (0..t).map(move |e| (e, t)))
+        .find(|&(e, t)| conflict(&tasks[e], &tasks[t]) && !before[t][e])
 }
 
 #[test]
@@ -57,7 +87,11 @@ fn a_chain_stays_on_one_queue() {
     ];
     let plan = plan(&tasks, 2, 1).unwrap();
     assert_eq!(plan.queues.len(), 1);
-    assert!(plan.tasks.iter().all(|t| t.queue == 0 && t.waits.is_empty() && !t.signals));
+    assert!(
+        plan.tasks
+            .iter()
+            .all(|t| t.queue == 0 && t.waits.is_empty() && !t.signals)
+    );
     assert_eq!(plan.tasks[2].depends_on, [1]);
 }
 
@@ -74,7 +108,10 @@ fn branches_spread_and_join() {
     assert_eq!(queues, [0, 0, 1, 0]);
     assert_eq!(plan.tasks[2].waits, [0]);
     assert_eq!(plan.tasks[3].waits, [2]);
-    assert_eq!(plan.tasks.iter().map(|t| t.signals).collect::<Vec<_>>(), [true, false, true, false]);
+    assert_eq!(
+        plan.tasks.iter().map(|t| t.signals).collect::<Vec<_>>(),
+        [true, false, true, false]
+    );
 }
 
 #[test]
@@ -86,7 +123,10 @@ fn copies_have_their_own_queue() {
     ];
     let plan = plan(&tasks, 1, 1).unwrap();
     assert_eq!(plan.queues[plan.tasks[1].queue].engine, Engine::Copy);
-    assert_eq!((&plan.tasks[1].waits, &plan.tasks[2].waits), (&vec![0], &vec![1]));
+    assert_eq!(
+        (&plan.tasks[1].waits, &plan.tasks[2].waits),
+        (&vec![0], &vec![1])
+    );
 }
 
 #[test]
@@ -124,18 +164,39 @@ fn a_queue_that_is_asked_for_is_used() {
     let placed = plan(&tasks, 2, 0).unwrap();
     assert_eq!(placed.tasks[1].waits, [0]);
     tasks[1].queue = Some(2);
-    assert_eq!(plan(&tasks, 2, 0), Err(PlanError::NoQueue { task: 1, wanted: 2, have: 2 }));
+    assert_eq!(
+        plan(&tasks, 2, 0),
+        Err(PlanError::NoQueue {
+            task: 1,
+            wanted: 2,
+            have: 2
+        })
+    );
     let copies = [copy(vec![])];
-    assert_eq!(plan(&copies, 2, 0), Err(PlanError::NoEngine { task: 0, engine: Engine::Copy }));
+    assert_eq!(
+        plan(&copies, 2, 0),
+        Err(PlanError::NoEngine {
+            task: 0,
+            engine: Engine::Copy
+        })
+    );
 }
 
 fn any_task() -> impl Strategy<Value = PlanTask> {
-    let access = (0usize..4, 0u64..40, 0u64..24, any::<bool>()).prop_map(|(buffer, start, len, write)| Access {
-        buffer,
-        range: start..start + len,
-        mode: if write { Mode::Write } else { Mode::Read },
-    });
-    (any::<bool>(), proptest::option::weighted(0.2, 0usize..3), proptest::collection::vec(access, 0..4), 0u64..50)
+    let access =
+        (0usize..4, 0u64..40, 0u64..24, any::<bool>()).prop_map(|(buffer, start, len, write)| {
+            Access {
+                buffer,
+                range: start..start + len,
+                mode: if write { Mode::Write } else { Mode::Read },
+            }
+        });
+    (
+        any::<bool>(),
+        proptest::option::weighted(0.2, 0usize..3),
+        proptest::collection::vec(access, 0..4),
+        0u64..50,
+    )
         .prop_map(|(copy, queue, accesses, cost)| PlanTask {
             engine: if copy { Engine::Copy } else { Engine::Compute },
             queue: if copy { None } else { queue },

@@ -47,7 +47,12 @@ pub struct LaunchTimes {
 impl LaunchTimes {
     /// From the submission to the end of the last task.
     pub fn total(&self) -> u64 {
-        self.spans.iter().map(|s| s.end).max().unwrap_or(self.submit).saturating_sub(self.submit)
+        self.spans
+            .iter()
+            .map(|s| s.end)
+            .max()
+            .unwrap_or(self.submit)
+            .saturating_sub(self.submit)
     }
 }
 

@@ -74,7 +74,11 @@ pub struct Written {
 impl Report {
     /// How the command ends.
     pub fn exit(&self) -> Exit {
-        if self.checks.iter().all(Check::passed) { Exit::Ok } else { Exit::Check }
+        if self.checks.iter().all(Check::passed) {
+            Exit::Ok
+        } else {
+            Exit::Check
+        }
     }
 
     fn of_launches(&self, value: impl Fn(&LaunchTimes) -> u64) -> u64 {
@@ -160,12 +164,26 @@ impl Report {
 
     fn table(&self) -> Table {
         let mut table = Table::new();
-        table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')));
-        table.set_header(["task", "queue", "queue time", "device time", "bytes", "GB/s"]);
+        table.load_style(
+            TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')),
+        );
+        table.set_header([
+            "task",
+            "queue",
+            "queue time",
+            "device time",
+            "bytes",
+            "GB/s",
+        ]);
         for (i, task) in self.profile.tasks.iter().enumerate() {
             let (queue_ns, device_ns) = self.times(i);
-            let queue = self.profile.queues.get(task.queue).map_or("", String::as_str);
-            let rate = rate(task.bytes, device_ns).map_or_else(|| "-".to_owned(), |r| format!("{r:.2}"));
+            let queue = self
+                .profile
+                .queues
+                .get(task.queue)
+                .map_or("", String::as_str);
+            let rate =
+                rate(task.bytes, device_ns).map_or_else(|| "-".to_owned(), |r| format!("{r:.2}"));
             let right = |words: String| Cell::new(words).set_alignment(CellAlignment::Right);
             table.add_row([
                 Cell::new(short(&task.name)),
@@ -219,7 +237,13 @@ impl fmt::Display for Report {
             duration_words(self.load_ns)
         )?;
         for file in &self.files {
-            writeln!(f, "wrote {}: {} ({})", file.file.display(), file.buffer, file.what)?;
+            writeln!(
+                f,
+                "wrote {}: {} ({})",
+                file.file.display(),
+                file.buffer,
+                file.what
+            )?;
         }
         for (what, path) in [("trace", &self.trace), ("timeline", &self.timeline)] {
             if let Some(path) = path {
@@ -237,19 +261,46 @@ impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let c = &self.comparison;
         let verdict = if self.passed() { "ok" } else { "FAILED" };
-        write!(f, "check {verdict}: {} against {}: ", self.buffer, self.expect.display())?;
-        write!(f, "{} of {} differ", c.mismatches, count(c.elements as usize, "element"))?;
-        write!(f, ", max error {} absolute, {} relative", short_float(c.max_abs), short_float(c.max_rel))?;
-        write!(f, " (allowed: rtol {}, atol {})", short_float(self.tolerance.rtol), short_float(self.tolerance.atol))?;
+        write!(
+            f,
+            "check {verdict}: {} against {}: ",
+            self.buffer,
+            self.expect.display()
+        )?;
+        write!(
+            f,
+            "{} of {} differ",
+            c.mismatches,
+            count(c.elements as usize, "element")
+        )?;
+        write!(
+            f,
+            ", max error {} absolute, {} relative",
+            short_float(c.max_abs),
+            short_float(c.max_rel)
+        )?;
+        write!(
+            f,
+            " (allowed: rtol {}, atol {})",
+            short_float(self.tolerance.rtol),
+            short_float(self.tolerance.atol)
+        )?;
         if let Some((index, value, expected)) = &c.first {
-            write!(f, "; first at element {index}: {value}, expected {expected}")?;
+            write!(
+                f,
+                "; first at element {index}: {value}, expected {expected}"
+            )?;
         }
         Ok(())
     }
 }
 
 fn short_float(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() { format!("{value}") } else { format!("{value:.2e}") }
+    if value == 0.0 || !value.is_finite() {
+        format!("{value}")
+    } else {
+        format!("{value:.2e}")
+    }
 }
 
 fn count(n: usize, what: &str) -> String {
@@ -264,10 +315,28 @@ mod tests {
     use crate::show::timeline::tests::example;
 
     fn report(got: f32) -> Report {
-        let tolerance = Tolerance { rtol: 1e-6, atol: 0.0 };
-        let comparison = compare(Dtype::F32, &got.to_le_bytes(), &2.0f32.to_le_bytes(), tolerance);
-        let check = Check { buffer: "y".into(), expect: "e.npy".into(), tolerance, comparison };
-        let file = Written { buffer: "y".into(), file: "y.npy".into(), what: "f32 [1], 4 B".into(), bytes: 4 };
+        let tolerance = Tolerance {
+            rtol: 1e-6,
+            atol: 0.0,
+        };
+        let comparison = compare(
+            Dtype::F32,
+            &got.to_le_bytes(),
+            &2.0f32.to_le_bytes(),
+            tolerance,
+        );
+        let check = Check {
+            buffer: "y".into(),
+            expect: "e.npy".into(),
+            tolerance,
+            comparison,
+        };
+        let file = Written {
+            buffer: "y".into(),
+            file: "y.npy".into(),
+            what: "f32 [1], 4 B".into(),
+            bytes: 4,
+        };
         Report {
             profile: example(),
             record_ns: 5_000,
@@ -286,9 +355,17 @@ mod tests {
         let report = report(2.0);
         let text = report.to_string();
         assert_eq!(report.exit(), Exit::Ok);
-        assert!(text.contains("device cpu: 8 tasks on 3 queues, 2 launches; times are medians"), "{text}");
-        assert!(text.contains("check ok: y against e.npy: 0 of 1 element differ, max error 0 absolute"), "{text}");
-        assert!(text.contains("launch: 4.20 µs on the host, 640.0 µs from submit to end; recorded once in 5.00 µs"));
+        assert!(
+            text.contains("device cpu: 8 tasks on 3 queues, 2 launches; times are medians"),
+            "{text}"
+        );
+        assert!(
+            text.contains("check ok: y against e.npy: 0 of 1 element differ, max error 0 absolute"),
+            "{text}"
+        );
+        assert!(text.contains(
+            "launch: 4.20 µs on the host, 640.0 µs from submit to end; recorded once in 5.00 µs"
+        ));
         let json = report.json();
         assert_eq!((&json["ok"], &json["exit_code"]), (&json!(true), &json!(0)));
         assert_eq!(json["tasks"][1]["device_time_ns"], 200_000);

@@ -19,7 +19,9 @@ const ADVANCE: f64 = 0.61;
 /// Rows of the table; a picture that scrolls for pages tells nothing.
 const MAX_ROWS: usize = 40;
 /// Fills that stay apart for colour-blind readers and carry dark text (after Okabe and Ito, lightened).
-const COLOURS: [&str; 7] = ["#8ecdf0", "#f6c667", "#7fd1b2", "#f2a68a", "#d9b3d9", "#f5ec8c", "#a9b8e8"];
+const COLOURS: [&str; 7] = [
+    "#8ecdf0", "#f6c667", "#7fd1b2", "#f2a68a", "#d9b3d9", "#f5ec8c", "#a9b8e8",
+];
 
 /// Writes the picture as SVG.
 pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -45,15 +47,28 @@ pub fn draw(profile: &Profile) -> String {
     };
     let since = |span: &Span| Span {
         start: span.start.saturating_sub(launch.submit),
-        end: span.end.saturating_sub(launch.submit).max(span.start.saturating_sub(launch.submit)),
+        end: span
+            .end
+            .saturating_sub(launch.submit)
+            .max(span.start.saturating_sub(launch.submit)),
     };
     let spans: Vec<Span> = launch.spans.iter().map(since).collect();
     let total = launch.total().clamp(1, 1 << 60);
 
-    let label_columns = profile.queues.iter().map(|q| q.width()).max().unwrap_or(0).clamp(4, 18);
+    let label_columns = profile
+        .queues
+        .iter()
+        .map(|q| q.width())
+        .max()
+        .unwrap_or(0)
+        .clamp(4, 18);
     let left = MARGIN + text_width(label_columns, 13.0) + 14.0;
     let (step, ticks) = ticks(total);
-    let scale = Scale { left, width: WIDTH - MARGIN - left, span_ns: (step * ticks) as f64 };
+    let scale = Scale {
+        left,
+        width: WIDTH - MARGIN - left,
+        span_ns: (step * ticks) as f64,
+    };
     let axis = 76.0;
     let lanes_top = axis + 14.0;
     let lanes_bottom = lanes_top + LANE * profile.queues.len() as f64;
@@ -69,13 +84,30 @@ pub fn draw(profile: &Profile) -> String {
     for (i, queue) in profile.queues.iter().enumerate() {
         let y = lanes_top + LANE * i as f64;
         let fill = if i % 2 == 0 { "#f6f7f9" } else { "#ffffff" };
-        line(&mut svg, format_args!(r#"<rect x="{MARGIN}" y="{y}" width="{:.1}" height="{LANE}" fill="{fill}"/>"#, WIDTH - 2.0 * MARGIN));
-        text(&mut svg, MARGIN + 6.0, y + LANE / 2.0 + 5.0, "lane", &fit(queue, label_columns));
+        line(
+            &mut svg,
+            format_args!(
+                r#"<rect x="{MARGIN}" y="{y}" width="{:.1}" height="{LANE}" fill="{fill}"/>"#,
+                WIDTH - 2.0 * MARGIN
+            ),
+        );
+        text(
+            &mut svg,
+            MARGIN + 6.0,
+            y + LANE / 2.0 + 5.0,
+            "lane",
+            &fit(queue, label_columns),
+        );
     }
     // Grid lines over the lanes, under the bars.
     for i in 0..=ticks {
         let x = scale.x(step * i);
-        line(&mut svg, format_args!(r##"<line x1="{x:.1}" y1="{lanes_top}" x2="{x:.1}" y2="{lanes_bottom}" stroke="#dde1e6"/>"##));
+        line(
+            &mut svg,
+            format_args!(
+                r##"<line x1="{x:.1}" y1="{lanes_top}" x2="{x:.1}" y2="{lanes_bottom}" stroke="#dde1e6"/>"##
+            ),
+        );
     }
     let bar_top = |queue: usize| lanes_top + LANE * queue as f64 + (LANE - BAR) - 6.0;
     draw_dependencies(&mut svg, profile, &spans, &scale, &bar_top);
@@ -87,9 +119,12 @@ pub fn draw(profile: &Profile) -> String {
 }
 
 fn open(svg: &mut String, height: f64) {
-    line(svg, format_args!(
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0}" viewBox="0 0 {WIDTH} {height:.0}">"#
-    ));
+    line(
+        svg,
+        format_args!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0}" viewBox="0 0 {WIDTH} {height:.0}">"#
+        ),
+    );
     svg.push_str(concat!(
         "<style>text{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:12px;fill:#1b1f24}",
         ".title{font-size:17px;font-weight:bold}.sub,.tick,.small{font-size:11px;fill:#4b535d}",
@@ -100,13 +135,30 @@ fn open(svg: &mut String, height: f64) {
         "<marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">",
         "<path d=\"M0 1L7 4L0 7z\" fill=\"#5b6570\"/></marker></defs>\n",
     ));
-    line(svg, format_args!(r##"<rect width="{WIDTH}" height="{height:.0}" fill="#ffffff"/>"##));
+    line(
+        svg,
+        format_args!(r##"<rect width="{WIDTH}" height="{height:.0}" fill="#ffffff"/>"##),
+    );
 }
 
 fn title(svg: &mut String, profile: &Profile, total: u64) {
-    text(svg, MARGIN, 30.0, "title", &fit(&format!("device {}", profile.device), 100));
-    let which = if profile.launched > 1 { format!("last of {} launches", profile.launched) } else { "one launch".into() };
-    let words = format!("{which}, {} tasks, {} from submit to end", profile.tasks.len(), duration_words(total));
+    text(
+        svg,
+        MARGIN,
+        30.0,
+        "title",
+        &fit(&format!("device {}", profile.device), 100),
+    );
+    let which = if profile.launched > 1 {
+        format!("last of {} launches", profile.launched)
+    } else {
+        "one launch".into()
+    };
+    let words = format!(
+        "{which}, {} tasks, {} from submit to end",
+        profile.tasks.len(),
+        duration_words(total)
+    );
     text(svg, MARGIN, 48.0, "sub", &words);
 }
 
@@ -126,17 +178,41 @@ fn ticks(total: u64) -> (u64, u64) {
 
 fn draw_axis(svg: &mut String, scale: &Scale, step: u64, ticks: u64, y: f64) {
     let end = scale.x(step * ticks);
-    line(svg, format_args!(r##"<line x1="{:.1}" y1="{y}" x2="{end:.1}" y2="{y}" stroke="#8a939e"/>"##, scale.left));
+    line(
+        svg,
+        format_args!(
+            r##"<line x1="{:.1}" y1="{y}" x2="{end:.1}" y2="{y}" stroke="#8a939e"/>"##,
+            scale.left
+        ),
+    );
     for i in 0..=ticks {
         let x = scale.x(step * i);
-        line(svg, format_args!(r##"<line x1="{x:.1}" y1="{}" x2="{x:.1}" y2="{}" stroke="#8a939e"/>"##, y - 5.0, y));
-        let words = if i == 0 { "submit".to_owned() } else { tick_words(step * i, step) };
+        line(
+            svg,
+            format_args!(
+                r##"<line x1="{x:.1}" y1="{}" x2="{x:.1}" y2="{}" stroke="#8a939e"/>"##,
+                y - 5.0,
+                y
+            ),
+        );
+        let words = if i == 0 {
+            "submit".to_owned()
+        } else {
+            tick_words(step * i, step)
+        };
         let anchor = match i {
             0 => "start",
             _ if i == ticks => "end",
             _ => "middle",
         };
-        line(svg, format_args!(r#"<text class="tick" x="{x:.1}" y="{}" text-anchor="{anchor}">{}</text>"#, y - 9.0, escape(&words)));
+        line(
+            svg,
+            format_args!(
+                r#"<text class="tick" x="{x:.1}" y="{}" text-anchor="{anchor}">{}</text>"#,
+                y - 9.0,
+                escape(&words)
+            ),
+        );
     }
 }
 
@@ -152,10 +228,18 @@ fn tick_words(ns: u64, step: u64) -> String {
     format!("{value} {name}")
 }
 
-fn draw_dependencies(svg: &mut String, profile: &Profile, spans: &[Span], scale: &Scale, bar_top: &dyn Fn(usize) -> f64) {
+fn draw_dependencies(
+    svg: &mut String,
+    profile: &Profile,
+    spans: &[Span],
+    scale: &Scale,
+    bar_top: &dyn Fn(usize) -> f64,
+) {
     for (task, span) in profile.tasks.iter().zip(spans) {
         for &d in &task.depends_on {
-            let (Some(source), Some(from)) = (profile.tasks.get(d), spans.get(d)) else { continue };
+            let (Some(source), Some(from)) = (profile.tasks.get(d), spans.get(d)) else {
+                continue;
+            };
             if source.queue == task.queue {
                 continue;
             }
@@ -164,15 +248,25 @@ fn draw_dependencies(svg: &mut String, profile: &Profile, spans: &[Span], scale:
             let (x0, y0) = (scale.x(from.end), edge(source.queue, down));
             let (x1, y1) = (scale.x(span.start), edge(task.queue, !down));
             let bend = (y1 - y0) / 2.0;
-            line(svg, format_args!(
-                r##"<path d="M{x0:.1} {y0:.1}C{x0:.1} {:.1} {x1:.1} {:.1} {x1:.1} {y1:.1}" fill="none" stroke="#5b6570" stroke-width="1.2" marker-end="url(#tip)"/>"##,
-                y0 + bend, y1 - bend
-            ));
+            line(
+                svg,
+                format_args!(
+                    r##"<path d="M{x0:.1} {y0:.1}C{x0:.1} {:.1} {x1:.1} {:.1} {x1:.1} {y1:.1}" fill="none" stroke="#5b6570" stroke-width="1.2" marker-end="url(#tip)"/>"##,
+                    y0 + bend,
+                    y1 - bend
+                ),
+            );
         }
     }
 }
 
-fn draw_bars(svg: &mut String, profile: &Profile, spans: &[Span], scale: &Scale, bar_top: &dyn Fn(usize) -> f64) {
+fn draw_bars(
+    svg: &mut String,
+    profile: &Profile,
+    spans: &[Span],
+    scale: &Scale,
+    bar_top: &dyn Fn(usize) -> f64,
+) {
     // Right end of the last number above each lane's bars, so that numbers never touch.
     let mut used = vec![0.0f64; profile.queues.len()];
     let mut order: Vec<usize> = (0..profile.tasks.len().min(spans.len())).collect();
@@ -182,12 +276,21 @@ fn draw_bars(svg: &mut String, profile: &Profile, spans: &[Span], scale: &Scale,
         let (x, y) = (scale.x(span.start), bar_top(task.queue));
         let width = (scale.x(span.end) - x).max(1.0);
         let fill = fill(profile, i);
-        line(svg, format_args!(
-            r##"<rect x="{x:.2}" y="{y:.1}" width="{width:.2}" height="{BAR}" rx="{:.1}" fill="{fill}" stroke="#5b6570" stroke-width="{}"><title>{}</title></rect>"##,
-            (width / 4.0).min(3.0),
-            if width < 3.0 { 0.4 } else { 0.8 },
-            escape(&format!("{} {}: {}, {}", i + 1, task.name, duration_words(span.duration()), bytes_words(task.bytes))),
-        ));
+        line(
+            svg,
+            format_args!(
+                r##"<rect x="{x:.2}" y="{y:.1}" width="{width:.2}" height="{BAR}" rx="{:.1}" fill="{fill}" stroke="#5b6570" stroke-width="{}"><title>{}</title></rect>"##,
+                (width / 4.0).min(3.0),
+                if width < 3.0 { 0.4 } else { 0.8 },
+                escape(&format!(
+                    "{} {}: {}, {}",
+                    i + 1,
+                    task.name,
+                    duration_words(span.duration()),
+                    bytes_words(task.bytes)
+                )),
+            ),
+        );
         let columns = ((width - 8.0) / (12.0 * ADVANCE)).max(0.0) as usize;
         let number = (i + 1).to_string();
         let name = format!("{number} {}", task.name);
@@ -227,29 +330,68 @@ fn fill(profile: &Profile, task: usize) -> &'static str {
 
 fn draw_legend(svg: &mut String, y: f64) {
     let x = MARGIN;
-    line(svg, format_args!(r##"<rect x="{x}" y="{:.1}" width="22" height="11" fill="{}" stroke="#5b6570" stroke-width="0.8"/>"##, y - 10.0, COLOURS[0]));
+    line(
+        svg,
+        format_args!(
+            r##"<rect x="{x}" y="{:.1}" width="22" height="11" fill="{}" stroke="#5b6570" stroke-width="0.8"/>"##,
+            y - 10.0,
+            COLOURS[0]
+        ),
+    );
     text(svg, x + 28.0, y, "small", "kernel, a colour for each");
     let x = x + 28.0 + text_width(25, 11.0) + 24.0;
-    line(svg, format_args!(r##"<rect x="{x:.1}" y="{:.1}" width="22" height="11" fill="url(#copy)" stroke="#5b6570" stroke-width="0.8"/>"##, y - 10.0));
+    line(
+        svg,
+        format_args!(
+            r##"<rect x="{x:.1}" y="{:.1}" width="22" height="11" fill="url(#copy)" stroke="#5b6570" stroke-width="0.8"/>"##,
+            y - 10.0
+        ),
+    );
     text(svg, x + 28.0, y, "small", "copy");
     let x = x + 28.0 + text_width(4, 11.0) + 24.0;
-    line(svg, format_args!(r##"<line x1="{x:.1}" y1="{0:.1}" x2="{1:.1}" y2="{0:.1}" stroke="#5b6570" stroke-width="1.2" marker-end="url(#tip)"/>"##, y - 4.0, x + 24.0));
-    text(svg, x + 30.0, y, "small", "depends on a task of another queue; within a queue, tasks run in order");
+    line(
+        svg,
+        format_args!(
+            r##"<line x1="{x:.1}" y1="{0:.1}" x2="{1:.1}" y2="{0:.1}" stroke="#5b6570" stroke-width="1.2" marker-end="url(#tip)"/>"##,
+            y - 4.0,
+            x + 24.0
+        ),
+    );
+    text(
+        svg,
+        x + 30.0,
+        y,
+        "small",
+        "depends on a task of another queue; within a queue, tasks run in order",
+    );
 }
 
 fn draw_table(svg: &mut String, profile: &Profile, spans: &[Span], top: f64, rows: usize) {
-    let columns = [MARGIN + 26.0, MARGIN + 62.0, MARGIN + 420.0, MARGIN + 640.0, MARGIN + 790.0, MARGIN + 940.0];
-    for (x, words) in columns.iter().zip(["#", "task", "queue", "queue time", "device time", "bytes"]) {
+    let columns = [
+        MARGIN + 26.0,
+        MARGIN + 62.0,
+        MARGIN + 420.0,
+        MARGIN + 640.0,
+        MARGIN + 790.0,
+        MARGIN + 940.0,
+    ];
+    for (x, words) in
+        columns
+            .iter()
+            .zip(["#", "task", "queue", "queue time", "device time", "bytes"])
+    {
         text(svg, *x, top, "head", words);
     }
-    for i in 0..rows.min(spans.len()) {
+    for (i, (task, span)) in profile.tasks.iter().zip(spans).enumerate().take(rows) {
         let y = top + ROW * (i as f64 + 1.0);
-        let (task, span) = (&profile.tasks[i], spans[i]);
-        line(svg, format_args!(
-            r##"<rect x="{MARGIN}" y="{:.1}" width="16" height="11" fill="{}" stroke="#5b6570" stroke-width="0.8"/>"##,
-            y - 10.0,
-            fill(profile, i)
-        ));
+        line(
+            svg,
+            format_args!(
+                r##"<rect x="{MARGIN}" y="{:.1}" width="16" height="11" fill="{}" stroke="#5b6570" stroke-width="0.8"/>"##,
+                y - 10.0,
+                fill(profile, i)
+            ),
+        );
         let queue = profile.queues.get(task.queue).map_or("", String::as_str);
         let cells = [
             (i + 1).to_string(),
@@ -265,7 +407,16 @@ fn draw_table(svg: &mut String, profile: &Profile, spans: &[Span], top: f64, row
     }
     if profile.tasks.len() > rows {
         let y = top + ROW * (rows as f64 + 1.0);
-        text(svg, columns[1], y, "small", &format!("and {} more; the trace has them all", profile.tasks.len() - rows));
+        text(
+            svg,
+            columns[1],
+            y,
+            "small",
+            &format!(
+                "and {} more; the trace has them all",
+                profile.tasks.len() - rows
+            ),
+        );
     }
 }
 
@@ -293,7 +444,13 @@ fn fit(words: &str, columns: usize) -> String {
 }
 
 fn text(svg: &mut String, x: f64, y: f64, class: &str, words: &str) {
-    line(svg, format_args!(r#"<text class="{class}" x="{x:.1}" y="{y:.1}" xml:space="preserve">{}</text>"#, escape(words)));
+    line(
+        svg,
+        format_args!(
+            r#"<text class="{class}" x="{x:.1}" y="{y:.1}" xml:space="preserve">{}</text>"#,
+            escape(words)
+        ),
+    );
 }
 
 fn escape(words: &str) -> String {

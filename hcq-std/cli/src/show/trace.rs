@@ -35,7 +35,18 @@ struct Event<'a> {
 
 impl<'a> Event<'a> {
     fn new(ph: &'static str, name: &'a str, pid: u32, tid: usize) -> Self {
-        Self { ph, name, cat: None, pid, tid, ts: None, dur: None, id: None, bp: None, args: None }
+        Self {
+            ph,
+            name,
+            cat: None,
+            pid,
+            tid,
+            ts: None,
+            dur: None,
+            id: None,
+            bp: None,
+            args: None,
+        }
     }
 }
 
@@ -44,7 +55,8 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let origin = profile.launches.iter().map(|l| l.submit).min().unwrap_or(0);
     let us = |ns: u64| ns.saturating_sub(origin) as f64 / 1e3;
     let mut list = List { out, first: true };
-    list.out.write_all(b"{\"displayTimeUnit\":\"ns\",\"otherData\":")?;
+    list.out
+        .write_all(b"{\"displayTimeUnit\":\"ns\",\"otherData\":")?;
     serde_json::to_writer(
         &mut *list.out,
         &json!({
@@ -60,16 +72,26 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         args: Some(json!({ "name": name })),
         ..Event::new("M", ph, pid, tid)
     };
-    list.add(&name("process_name", DEVICE, 0, &format!("device {}", profile.device)))?;
+    list.add(&name(
+        "process_name",
+        DEVICE,
+        0,
+        &format!("device {}", profile.device),
+    ))?;
     list.add(&name("process_name", HOST, 0, "host"))?;
     list.add(&name("thread_name", HOST, 0, "submit"))?;
     for (tid, queue) in profile.queues.iter().enumerate() {
         list.add(&name("thread_name", DEVICE, tid, queue))?;
-        let order = Event { args: Some(json!({ "sort_index": tid })), ..Event::new("M", "thread_sort_index", DEVICE, tid) };
+        let order = Event {
+            args: Some(json!({ "sort_index": tid })),
+            ..Event::new("M", "thread_sort_index", DEVICE, tid)
+        };
         list.add(&order)?;
     }
 
-    let first = profile.launched.saturating_sub(profile.launches.len() as u64);
+    let first = profile
+        .launched
+        .saturating_sub(profile.launches.len() as u64);
     let mut arrow = 0;
     for (number, launch) in (first..).zip(&profile.launches) {
         list.add(&Event {
@@ -97,7 +119,9 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         }
         for (task, span) in profile.tasks.iter().zip(&launch.spans) {
             for &d in &task.depends_on {
-                let (Some(from), Some(source)) = (launch.spans.get(d), profile.tasks.get(d)) else { continue };
+                let (Some(from), Some(source)) = (launch.spans.get(d), profile.tasks.get(d)) else {
+                    continue;
+                };
                 arrow += 1;
                 let flow = |ph, tid, ts| Event {
                     cat: Some("dependency"),
@@ -106,7 +130,10 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
                     ..Event::new(ph, "follows", DEVICE, tid)
                 };
                 list.add(&flow("s", source.queue, inside_end(*from)))?;
-                list.add(&Event { bp: Some("e"), ..flow("f", task.queue, span.start) })?;
+                list.add(&Event {
+                    bp: Some("e"),
+                    ..flow("f", task.queue, span.start)
+                })?;
             }
         }
     }
@@ -150,14 +177,23 @@ mod tests {
     fn slices_are_where_the_tasks_ran() {
         let profile = example();
         let events = events(&profile);
-        let slices: Vec<_> = events.iter().filter(|e| e["ph"] == "X" && e["pid"] == DEVICE).collect();
+        let slices: Vec<_> = events
+            .iter()
+            .filter(|e| e["ph"] == "X" && e["pid"] == DEVICE)
+            .collect();
         assert_eq!(slices.len(), profile.tasks.len() * profile.launches.len());
         let first = &profile.launches[0];
-        assert_eq!(slices[0]["ts"], (first.spans[0].start - first.submit) as f64 / 1e3);
+        assert_eq!(
+            slices[0]["ts"],
+            (first.spans[0].start - first.submit) as f64 / 1e3
+        );
         assert_eq!(slices[0]["dur"], first.spans[0].duration() as f64 / 1e3);
         assert_eq!(slices[0]["args"]["bytes"], profile.tasks[0].bytes);
         assert_eq!(slices[0]["name"], profile.tasks[0].name.as_str());
-        let named = events.iter().filter(|e| e["name"] == "thread_name" && e["pid"] == DEVICE).count();
+        let named = events
+            .iter()
+            .filter(|e| e["name"] == "thread_name" && e["pid"] == DEVICE)
+            .count();
         assert_eq!(named, profile.queues.len());
     }
 
@@ -165,7 +201,10 @@ mod tests {
     fn each_arrow_has_both_ends_within_its_slices() {
         let profile = example();
         let events = events(&profile);
-        let slices: Vec<_> = events.iter().filter(|e| e["ph"] == "X" && e["pid"] == DEVICE).collect();
+        let slices: Vec<_> = events
+            .iter()
+            .filter(|e| e["ph"] == "X" && e["pid"] == DEVICE)
+            .collect();
         let within = |e: &Value| {
             let ts = e["ts"].as_f64().unwrap();
             slices.iter().any(|s| {
@@ -173,7 +212,12 @@ mod tests {
                 s["tid"] == e["tid"] && ts >= start && ts < start + s["dur"].as_f64().unwrap()
             })
         };
-        let arrows = profile.tasks.iter().map(|t| t.depends_on.len()).sum::<usize>() * profile.launches.len();
+        let arrows = profile
+            .tasks
+            .iter()
+            .map(|t| t.depends_on.len())
+            .sum::<usize>()
+            * profile.launches.len();
         for ph in ["s", "f"] {
             let ends: Vec<_> = events.iter().filter(|e| e["ph"] == ph).collect();
             assert_eq!(ends.len(), arrows);

@@ -1,6 +1,11 @@
 //! A directory with a job in it, and the command run on it.
 
-#![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "shared by several test programs, each using a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "shared by several test programs, each using a part"
+)]
 
 use std::fs;
 use std::io::Write;
@@ -58,7 +63,8 @@ pub struct Run {
 
 impl Run {
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}\n{}\n{}", self.stdout, self.stderr))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| panic!("{e}\n{}\n{}", self.stdout, self.stderr))
     }
 }
 
@@ -69,7 +75,10 @@ pub struct Job {
 impl Job {
     /// A directory with `job.toml`, `k.c` and the data that most jobs use.
     pub fn new(text: &str) -> Self {
-        let dir = tempfile::Builder::new().prefix("hcq-test-").tempdir().unwrap();
+        let dir = tempfile::Builder::new()
+            .prefix("hcq-test-")
+            .tempdir()
+            .unwrap();
         let job = Self { dir };
         job.file("job.toml", text.as_bytes());
         job.file("k.c", KERNELS.as_bytes());
@@ -97,7 +106,11 @@ impl Job {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hcq"));
-        command.args(args).current_dir(self.dir.path()).env_remove("CC").stdin(Stdio::null());
+        command
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_remove("CC")
+            .stdin(Stdio::null());
         // What the command leaves in the directory for temporary files is looked for, too.
         fs::create_dir_all(self.path("tmp")).unwrap();
         command.env("TMPDIR", self.path("tmp"));
@@ -116,8 +129,17 @@ impl Job {
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for dir in [self.dir.path().to_owned(), self.path("tmp")] {
-            let Ok(entries) = fs::read_dir(&dir) else { continue };
-            names.extend(entries.map(|e| e.unwrap().path().strip_prefix(self.dir.path()).unwrap().display().to_string()));
+            let Ok(entries) = fs::read_dir(&dir) else {
+                continue;
+            };
+            names.extend(entries.map(|e| {
+                e.unwrap()
+                    .path()
+                    .strip_prefix(self.dir.path())
+                    .unwrap()
+                    .display()
+                    .to_string()
+            }));
         }
         names.sort();
         names.retain(|n| n != "tmp");
@@ -128,7 +150,10 @@ impl Job {
 pub fn finish(command: &mut Command) -> Run {
     let out = command.output().unwrap();
     Run {
-        code: out.status.code().unwrap_or_else(|| panic!("{:?} {}", out.status, String::from_utf8_lossy(&out.stderr))),
+        code: out
+            .status
+            .code()
+            .unwrap_or_else(|| panic!("{:?} {}", out.status, String::from_utf8_lossy(&out.stderr))),
         stdout: String::from_utf8(out.stdout).unwrap(),
         stderr: String::from_utf8(out.stderr).unwrap(),
     }
@@ -155,18 +180,32 @@ pub fn read_npy(path: &Path) -> (String, Vec<u8>) {
     let all = fs::read(path).unwrap();
     assert_eq!(&all[..8], b"\x93NUMPY\x01\x00");
     let len = u16::from_le_bytes([all[8], all[9]]) as usize;
-    (String::from_utf8(all[10..10 + len].to_vec()).unwrap(), all[10 + len..].to_vec())
+    (
+        String::from_utf8(all[10..10 + len].to_vec()).unwrap(),
+        all[10 + len..].to_vec(),
+    )
 }
 
 pub fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+        .collect()
 }
 
 /// Whether kernels in C can be compiled here. If not, says so where no capture hides it, to be counted.
 pub fn have_cc(test: &str) -> bool {
-    let cc = std::env::var("CC").ok().filter(|c| !c.trim().is_empty()).unwrap_or_else(|| "cc".into());
+    let cc = std::env::var("CC")
+        .ok()
+        .filter(|c| !c.trim().is_empty())
+        .unwrap_or_else(|| "cc".into());
     let word = cc.split_whitespace().next().unwrap_or("cc").to_owned();
-    let found = Command::new(&word).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    let found = Command::new(&word)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
     if !found {
         let _ = writeln!(std::io::stderr(), "skipped: {test}: a C compiler ({word})");
     }

@@ -16,7 +16,9 @@ fn file(version: (u8, u8), text: &str) -> Vec<u8> {
 
 fn refusal(text: &str) -> String {
     let head = file((1, 0), text);
-    parse(&head, head.len() as u64 + (1 << 40)).unwrap_err().to_string()
+    parse(&head, head.len() as u64 + (1 << 40))
+        .unwrap_err()
+        .to_string()
 }
 
 fn dict(descr: &str, order: &str, shape: &str) -> String {
@@ -30,7 +32,10 @@ fn every_type_goes_round() {
             let mut out = Vec::new();
             write_header(&mut out, dtype, &shape).unwrap();
             let npy = parse(&out, out.len() as u64).unwrap();
-            assert_eq!((npy.dtype, &npy.shape, npy.offset), (dtype, &shape, out.len() as u64));
+            assert_eq!(
+                (npy.dtype, &npy.shape, npy.offset),
+                (dtype, &shape, out.len() as u64)
+            );
             assert_eq!(npy.bytes, shape.iter().product::<u64>() * dtype.size());
         }
     }
@@ -44,7 +49,15 @@ fn known_header_of_numpy() {
     let head = file((1, 0), &padded);
     assert_eq!(head.len(), 128);
     let npy = parse(&head, 128 + 24).unwrap();
-    assert_eq!(npy, Npy { dtype: Dtype::F32, shape: vec![2, 3], offset: 128, bytes: 24 });
+    assert_eq!(
+        npy,
+        Npy {
+            dtype: Dtype::F32,
+            shape: vec![2, 3],
+            offset: 128,
+            bytes: 24
+        }
+    );
 }
 
 #[test]
@@ -56,13 +69,29 @@ fn refusals_say_why() {
         (dict("<c8", "False", "(2,)"), "not supported"),
         (dict("<f4", "True", "(2, 2)"), "Fortran"),
         (dict("<f4", "False", "(0, 4)"), "empty"),
-        (dict("<f4", "False", "(9223372036854775807, 3)"), "too large"),
-        (dict("<f4", "False", "(0, 9223372036854775807, 9223372036854775807)"), "too large"),
+        (
+            dict("<f4", "False", "(9223372036854775807, 3)"),
+            "too large",
+        ),
+        (
+            dict(
+                "<f4",
+                "False",
+                "(0, 9223372036854775807, 9223372036854775807)",
+            ),
+            "too large",
+        ),
         (dict("<f8", "False", "(2305843009213693952,)"), "too large"),
         (dict("<f4", "False", "(-1,)"), "whole numbers"),
-        (dict("<f4", "False", "(99999999999999999999999,)"), "whole numbers"),
+        (
+            dict("<f4", "False", "(99999999999999999999999,)"),
+            "whole numbers",
+        ),
         (dict("<f4", "Maybe", "(1,)"), "malformed"),
-        ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}".into(), "structured"),
+        (
+            "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}".into(),
+            "structured",
+        ),
         ("{'fortran_order': False, 'shape': (1,)}".into(), "descr"),
         ("((((((((".into(), "one dictionary"),
         (String::new(), "one dictionary"),
@@ -80,14 +109,35 @@ fn one_dimension_has_no_order() {
 
 #[test]
 fn lengths_are_held_against_the_file() {
-    assert!(matches!(parse(b"\x93NUMPX\x01\x00", 100), Err(NpyError::Magic)));
+    assert!(matches!(
+        parse(b"\x93NUMPX\x01\x00", 100),
+        Err(NpyError::Magic)
+    ));
     assert!(matches!(parse(b"", 0), Err(NpyError::Magic)));
-    assert!(matches!(parse(b"\x93NUMPY\x09\x00\x10\x00", 100), Err(NpyError::Version(9, 0))));
-    assert!(matches!(parse(b"\x93NUMPY\x01\x00\x10", 100), Err(NpyError::Header(_))));
+    assert!(matches!(
+        parse(b"\x93NUMPY\x09\x00\x10\x00", 100),
+        Err(NpyError::Version(9, 0))
+    ));
+    assert!(matches!(
+        parse(b"\x93NUMPY\x01\x00\x10", 100),
+        Err(NpyError::Header(_))
+    ));
     let huge = parse(b"\x93NUMPY\x02\x00\xff\xff\xff\xff", u64::MAX);
-    assert!(matches!(huge, Err(NpyError::HeaderLength { claimed: 0xffff_ffff, limit: 10_000 })));
+    assert!(matches!(
+        huge,
+        Err(NpyError::HeaderLength {
+            claimed: 0xffff_ffff,
+            limit: 10_000
+        })
+    ));
     let short = parse(b"\x93NUMPY\x01\x00\x76\x00{", 11);
-    assert!(matches!(short, Err(NpyError::HeaderLength { claimed: 118, limit: 1 })));
+    assert!(matches!(
+        short,
+        Err(NpyError::HeaderLength {
+            claimed: 118,
+            limit: 1
+        })
+    ));
 }
 
 proptest! {

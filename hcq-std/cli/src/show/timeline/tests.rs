@@ -18,14 +18,35 @@ pub(in crate::show) fn example() -> Profile {
         task("histogram", "histogram", 1, 3 << 20, &[0, 1]),
         task("tiny", "fix", 1, 12, &[3]),
         task("tiny too", "fix", 1, 12, &[4]),
-        task("a name that is much longer than its bar will ever be able to show", "sum", 0, 4 << 20, &[2, 5]),
+        task(
+            "a name that is much longer than its bar will ever be able to show",
+            "sum",
+            0,
+            4 << 20,
+            &[2, 5],
+        ),
         task("save", "copy", 2, 4 << 20, &[6]),
     ];
-    let ends = [(3, 9), (5, 205), (207, 420), (209, 330), (331, 332), (333, 334), (424, 484), (487, 640)];
+    let ends = [
+        (3, 9),
+        (5, 205),
+        (207, 420),
+        (209, 330),
+        (331, 332),
+        (333, 334),
+        (424, 484),
+        (487, 640),
+    ];
     let launch = |submit: u64| LaunchTimes {
         submit,
         host: 4_200,
-        spans: ends.iter().map(|&(a, b)| Span { start: submit + a * 1_000, end: submit + b * 1_000 }).collect(),
+        spans: ends
+            .iter()
+            .map(|&(a, b)| Span {
+                start: submit + a * 1_000,
+                end: submit + b * 1_000,
+            })
+            .collect(),
     };
     Profile {
         device: "cpu".into(),
@@ -46,14 +67,30 @@ fn texts(svg: &str) -> Vec<(f64, f64, f64, String)> {
         .filter(|l| l.starts_with("<text"))
         .map(|l| {
             let words = l.split_once('>').unwrap().1.trim_end_matches("</text>");
-            let words = words.replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
-            let size = [("title", 17.0), ("sub", 11.0), ("tick", 11.0), ("small", 11.0), ("lane", 13.0)]
-                .into_iter()
-                .find(|(class, _)| l.contains(&format!("class=\"{class}\"")))
-                .map_or(12.0, |(_, size)| size);
+            let words = words
+                .replace("&amp;", "&")
+                .replace("&lt;", "<")
+                .replace("&gt;", ">")
+                .replace("&quot;", "\"");
+            let size = [
+                ("title", 17.0),
+                ("sub", 11.0),
+                ("tick", 11.0),
+                ("small", 11.0),
+                ("lane", 13.0),
+            ]
+            .into_iter()
+            .find(|(class, _)| l.contains(&format!("class=\"{class}\"")))
+            .map_or(12.0, |(_, size)| size);
             let wide = text_width(words.width(), size);
             let x = attribute(l, "x")
-                - if l.contains("\"middle\"") { wide / 2.0 } else if l.contains("\"end\"") { wide } else { 0.0 };
+                - if l.contains("\"middle\"") {
+                    wide / 2.0
+                } else if l.contains("\"end\"") {
+                    wide
+                } else {
+                    0.0
+                };
             (x, attribute(l, "y"), x + wide, words)
         })
         .collect()
@@ -91,7 +128,10 @@ fn many_short_tasks_still_read_well() {
         task.name = format!("step {i}");
         task.queue = (i % 3) as usize;
         profile.tasks.push(task);
-        launch.spans.push(Span { start: launch.submit + 700_000 + i * 700, end: launch.submit + 700_000 + i * 700 + 650 });
+        launch.spans.push(Span {
+            start: launch.submit + 700_000 + i * 700,
+            end: launch.submit + 700_000 + i * 700 + 650,
+        });
     }
     profile.launches = vec![launch];
     let svg = draw(&profile);
@@ -107,7 +147,10 @@ fn extreme_times_are_survived() {
     }
     assert_no_overlap(&draw(&profile));
     profile.launches[1].submit = 0;
-    profile.launches[1].spans[3] = Span { start: 5, end: u64::MAX };
+    profile.launches[1].spans[3] = Span {
+        start: 5,
+        end: u64::MAX,
+    };
     assert_no_overlap(&draw(&profile));
     profile.launches.clear();
     assert!(draw(&profile).starts_with("<svg"));
@@ -115,13 +158,29 @@ fn extreme_times_are_survived() {
 
 #[test]
 fn ticks_are_round_and_cover_all() {
-    for total in [1, 9, 10, 11, 99, 640_000, 1_234_567, 9_999_999_999, u64::MAX / 4] {
+    for total in [
+        1,
+        9,
+        10,
+        11,
+        99,
+        640_000,
+        1_234_567,
+        9_999_999_999,
+        u64::MAX / 4,
+    ] {
         let (step, count) = ticks(total);
-        assert!(step * count >= total && step * (count - 1) < total, "{total}");
+        assert!(
+            step * count >= total && step * (count - 1) < total,
+            "{total}"
+        );
         assert!(["1", "2", "5"].contains(&step.to_string().trim_end_matches('0')));
         assert!(count <= 10 && (count >= 4 || total < 4), "{total} {count}");
     }
-    assert_eq!((tick_words(2_500, 500), tick_words(400_000, 100_000)), ("2500 ns".into(), "400 µs".into()));
+    assert_eq!(
+        (tick_words(2_500, 500), tick_words(400_000, 100_000)),
+        ("2500 ns".into(), "400 µs".into())
+    );
 }
 
 #[test]

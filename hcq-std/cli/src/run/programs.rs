@@ -1,0 +1,119 @@
+//! Programs: compiled where they are source, loaded, and their kernels looked up.
+
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+
+use hcq_std::{Device, Kernel, Module};
+
+use super::context::device_failure;
+use crate::compile::Compiler;
+use crate::exit::Exit;
+use crate::failure::{Failure, Failures, Result};
+use crate::interrupt::Interrupt;
+use crate::job::{Job, ProgramKind, Work};
+use crate::launch::{Parameter, ParameterKind};
+
+/// The kernels of a job.
+pub(super) struct Programs {
+    kernels: Vec<(Kernel, Option<Vec<Parameter>>)>,
+    /// Per task, its kernel's index.
+    of_task: Vec<Option<usize>>,
+}
+
+impl Programs {
+    /// Compiles, loads and looks up; every mistake is reported. What was compiled is loaded when this returns, and
+    /// its files are gone: nothing stays behind, however the run ends.
+    pub(super) fn load(device: &Device, job: &Job, interrupt: &Interrupt) -> Result<Self> {
+        let modules = load_modules(device, job, interrupt)?;
+        let mut failures = Vec::new();
+        let mut kernels = Vec::new();
+        let mut known: HashMap<(usize, &str), usize> = HashMap::new();
+        let mut of_task = Vec::new();
+        for task in &job.tasks {
+            let Work::Kernel(launch) = &task.work else {
+                of_task.push(None);
+                continue;
+            };
+            let name = launch.kernel.value.as_str();
+            let index = known.get(&(launch.program, name)).copied();
+            let index = match (index, modules.get(launch.program)) {
+                (Some(index), _) => Some(index),
+                (None, Some(module)) => match module.kernel(name) {
+                    Ok(kernel) => {
+                        let signature = kernel.arguments().map(|list| list.iter().map(parameter).collect());
+                        kernels.push((kernel, signature));
+                        known.insert((launch.program, name), kernels.len() - 1);
+                        Some(kernels.len() - 1)
+                    }
+                    Err(e) => {
+                        let mut failure = device_failure(&e).at(job.place(&launch.kernel.at));
+                        failure.exit = Exit::Usage;
+                        failures.push(failure);
+                        None
+                    }
+                },
+                (None, None) => None,
+            };
+            of_task.push(index);
+        }
+        Failures::check(failures)?;
+        Ok(Self { kernels, of_task })
+    }
+
+    /// The kernel of a task; `None` for copies.
+    pub(super) fn kernel(&self, task: usize) -> Option<&Kernel> {
+        self.entry(task).map(|e| &e.0)
+    }
+
+    /// The signature of a task's kernel, if it has one.
+    pub(super) fn signature(&self, task: usize) -> Option<&[Parameter]> {
+        self.entry(task).and_then(|e| e.1.as_deref())
+    }
+
+    fn entry(&self, task: usize) -> Option<&(Kernel, Option<Vec<Parameter>>)> {
+        self.kernels.get((*self.of_task.get(task)?)?)
+    }
+}
+
+fn load_modules(device: &Device, job: &Job, interrupt: &Interrupt) -> Result<Vec<Module>> {
+    let compiler = if job.programs.iter().any(|p| p.kind == ProgramKind::C) {
+        Some(Compiler::from_environment()?)
+    } else {
+        None
+    };
+    let mut failures = Vec::new();
+    let mut modules = Vec::new();
+    for (index, program) in job.programs.iter().enumerate() {
+        interrupt.check()?;
+        let path = match (&compiler, program.kind) {
+            (Some(compiler), ProgramKind::C) => match compiler.compile(job, index, program, interrupt) {
+                Ok(compiled) => {
+                    if !compiled.messages.is_empty() {
+                        let from = job.resolve(&program.path.value);
+                        let text = format!("the compiler says of {}:\n{}", from.display(), compiled.messages);
+                        eprintln!("{}", crate::show::plain(&text));
+                    }
+                    compiled.path
+                }
+                Err(more) => {
+                    failures.extend(more.iter().cloned());
+                    continue;
+                }
+            },
+            _ => job.resolve(&program.path.value),
+        };
+        // SAFETY: whoever names a program in a job file asks for its code to be run in this process, constructors
+        // included; `hcq run` says so in its help.
+        match unsafe { device.load(&path) } {
+            Ok(module) => modules.push(module),
+            Err(e) => {
+                let shown = job.resolve(&program.path.value);
+                let what = format!("cannot load {}: {e}", shown.display());
+                failures.push(Failure::usage(what).at(job.place(&program.path.at)));
+            }
+        }
+    }
+    Failures::check(failures)?;
+    Ok(modules)
+}
