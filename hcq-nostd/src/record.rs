@@ -129,16 +129,31 @@ impl core::fmt::Display for RecordError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
             Self::NoRoom(r) => {
-                write!(f, "needs {} words, {} sites, {} derived variables", r.words, r.sites, r.derived)
+                write!(
+                    f,
+                    "needs {} words, {} sites, {} derived variables",
+                    r.words, r.sites, r.derived
+                )
             }
             Self::Misfit { operand, misfit } => write!(f, "{operand}: {misfit}"),
             Self::NotConstant { operand } => write!(f, "{operand} must be known while recording"),
-            Self::ArgumentCount { need, have } => write!(f, "the program takes {need} arguments, {have} were given"),
-            Self::ArgumentKind { index } => write!(f, "argument {index} is of another kind or size"),
-            Self::KernargsTooSmall { need, have } => {
-                write!(f, "the argument block needs {need} bytes, {have} were given")
+            Self::ArgumentCount { need, have } => {
+                write!(f, "the program takes {need} arguments, {have} were given")
             }
-            Self::Limit { operand, value, max } => write!(f, "{operand}: {value} exceeds {max}"),
+            Self::ArgumentKind { index } => {
+                write!(f, "argument {index} is of another kind or size")
+            }
+            Self::KernargsTooSmall { need, have } => {
+                write!(
+                    f,
+                    "the argument block needs {need} bytes, {have} were given"
+                )
+            }
+            Self::Limit {
+                operand,
+                value,
+                max,
+            } => write!(f, "{operand}: {value} exceeds {max}"),
             Self::Patch(e) => write!(f, "{e}"),
         }
     }
@@ -206,7 +221,12 @@ impl<'m> Recorder<'m> {
 
     /// An empty queue whose words are the given region of the patch list.
     pub fn in_region(words: &'m mut [u32], list: PatchList<'m>, region: RegionId) -> Self {
-        Self { words, len: 0, list, region }
+        Self {
+            words,
+            len: 0,
+            list,
+            region,
+        }
     }
 
     /// The words recorded so far.
@@ -217,7 +237,11 @@ impl<'m> Recorder<'m> {
     /// Memory taken so far.
     pub fn used(&self) -> Room {
         let patch = self.list.used();
-        Room { words: self.len, sites: patch.sites, derived: patch.derived }
+        Room {
+            words: self.len,
+            sites: patch.sites,
+            derived: patch.derived,
+        }
     }
 
     /// The patch list, to declare variables.
@@ -246,7 +270,10 @@ impl<'m> Recorder<'m> {
         encode: impl FnOnce(&mut Command<'_, 'm>) -> Result<(), RecordError>,
     ) -> Result<&mut Self, RecordError> {
         let (len, mark) = (self.len, self.list.mark());
-        let mut command = Command { recorder: self, start: len };
+        let mut command = Command {
+            recorder: self,
+            start: len,
+        };
         let result = encode(&mut command);
         let full = self.len > self.words.len() || self.list.overflowed();
         if result.is_err() || full {
@@ -312,7 +339,8 @@ impl<'m> Command<'_, 'm> {
     fn site(&mut self, at: usize, formula: &Formula) {
         let r = &mut *self.recorder;
         // A word index beyond 2^30 is beyond every engine's queue, and beyond the memory that was given.
-        let offset = u32::try_from(self.start.saturating_add(at).saturating_mul(4)).unwrap_or(u32::MAX);
+        let offset =
+            u32::try_from(self.start.saturating_add(at).saturating_mul(4)).unwrap_or(u32::MAX);
         r.list.site(r.region, offset, formula);
     }
 
@@ -324,7 +352,8 @@ impl<'m> Command<'_, 'm> {
     pub fn field(&mut self, base: u32, value: Value, field: Field) -> Result<(), RecordError> {
         let at = self.position();
         self.word(0);
-        self.set_field(at, base, value, field).operand(Operand::Data)
+        self.set_field(at, base, value, field)
+            .operand(Operand::Data)
     }
 
     /// Overwrites word `at` of this command with `base` and a bit-field.
@@ -332,17 +361,50 @@ impl<'m> Command<'_, 'm> {
     /// # Errors
     /// [`Misfit`] for an immediate; a variable is checked at launch.
     #[inline]
-    pub fn set_field(&mut self, at: usize, base: u32, value: Value, field: Field) -> Result<(), Misfit> {
+    pub fn set_field(
+        &mut self,
+        at: usize,
+        base: u32,
+        value: Value,
+        field: Field,
+    ) -> Result<(), Misfit> {
         match value {
             Value::Imm(v) => {
                 let bits = field.place(v)?;
-                let word = u32::try_from(u64::from(base).wrapping_add(bits))
-                    .map_err(|_| Misfit::TooLarge { value: v, bits: field.bits })?;
+                let word = u32::try_from(u64::from(base).wrapping_add(bits)).map_err(|_| {
+                    Misfit::TooLarge {
+                        value: v,
+                        bits: field.bits,
+                    }
+                })?;
                 self.set(at, word);
             }
             Value::Var(of) => {
                 self.set(at, POISON);
                 self.site(at, &Formula::field(of, base, field));
+            }
+        }
+        Ok(())
+    }
+
+    /// Overwrites word `at` of this command with a whole 32-bit value.
+    ///
+    /// # Errors
+    /// [`Misfit`] for an immediate; a variable is checked at launch.
+    #[inline]
+    pub fn set_value(&mut self, at: usize, value: Value, fit: Fit) -> Result<(), Misfit> {
+        let fit = Fit {
+            bits: fit.bits.min(32),
+            ..fit
+        };
+        match value {
+            Value::Imm(v) => {
+                fit.check(v)?;
+                self.set(at, low32(v));
+            }
+            Value::Var(of) => {
+                self.set(at, POISON);
+                self.site(at, &Formula::low(of, fit));
             }
         }
         Ok(())
@@ -374,7 +436,13 @@ impl<'m> Command<'_, 'm> {
             Value::Var(of) => {
                 self.set(at, POISON);
                 self.set(at + 1, POISON);
-                self.site(at, &Formula { fit, ..Formula::whole(of) });
+                self.site(
+                    at,
+                    &Formula {
+                        fit,
+                        ..Formula::whole(of)
+                    },
+                );
             }
         }
         Ok(())
@@ -409,7 +477,14 @@ impl<'m> Command<'_, 'm> {
         let at = self.position();
         let of = match value {
             Value::Imm(v) => {
-                let known = Formula { of: Affine { add: 0, scale: 1, ..formula.of }, ..*formula };
+                let known = Formula {
+                    of: Affine {
+                        add: 0,
+                        scale: 1,
+                        ..formula.of
+                    },
+                    ..*formula
+                };
                 known.check(v)?;
                 self.word(low32(known.eval(v)));
                 return Ok(());
@@ -449,7 +524,12 @@ impl<'r, 'm> Block<'r, 'm> {
         len: usize,
     ) -> Result<Self, crate::mem::AccessError> {
         region.check(offset, len)?;
-        Ok(Self { region, id, offset, len })
+        Ok(Self {
+            region,
+            id,
+            offset,
+            len,
+        })
     }
 
     /// Length in bytes.
@@ -464,21 +544,38 @@ impl<'r, 'm> Block<'r, 'm> {
 
     /// Device address of the byte at `at`.
     pub fn device_address(&self, at: usize) -> Option<u64> {
-        (at <= self.len).then(|| self.offset.checked_add(at).and_then(|o| self.region.device_address(o)))?
+        (at <= self.len).then(|| {
+            self.offset
+                .checked_add(at)
+                .and_then(|o| self.region.device_address(o))
+        })?
     }
 
     /// The same block for a shorter time.
     pub fn reborrow(&mut self) -> Block<'_, 'm> {
-        Block { region: self.region, id: self.id, offset: self.offset, len: self.len }
+        Block {
+            region: self.region,
+            id: self.id,
+            offset: self.offset,
+            len: self.len,
+        }
     }
 
     #[inline]
     fn at(&self, at: usize, len: usize) -> Result<usize, RecordError> {
         let end = at.checked_add(len);
         if end.is_none_or(|e| e > self.len) {
-            return Err(RecordError::KernargsTooSmall { need: end.unwrap_or(usize::MAX), have: self.len });
+            return Err(RecordError::KernargsTooSmall {
+                need: end.unwrap_or(usize::MAX),
+                have: self.len,
+            });
         }
-        self.offset.checked_add(at).ok_or(RecordError::KernargsTooSmall { need: usize::MAX, have: self.len })
+        self.offset
+            .checked_add(at)
+            .ok_or(RecordError::KernargsTooSmall {
+                need: usize::MAX,
+                have: self.len,
+            })
     }
 
     /// Stores bytes.
@@ -488,7 +585,12 @@ impl<'r, 'm> Block<'r, 'm> {
     #[inline]
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), RecordError> {
         let offset = self.at(at, bytes.len())?;
-        self.region.write(offset, bytes).map_err(|_| RecordError::KernargsTooSmall { need: at, have: self.len })
+        self.region
+            .write(offset, bytes)
+            .map_err(|_| RecordError::KernargsTooSmall {
+                need: at,
+                have: self.len,
+            })
     }
 
     /// Stores a value through a formula, or files its site and stores poison.
@@ -507,13 +609,23 @@ impl<'r, 'm> Block<'r, 'm> {
         let bytes = formula.store.bytes() as usize;
         let word = match value {
             Value::Imm(v) => {
-                let known = Formula { of: Affine { add: 0, scale: 1, ..formula.of }, ..*formula };
+                let known = Formula {
+                    of: Affine {
+                        add: 0,
+                        scale: 1,
+                        ..formula.of
+                    },
+                    ..*formula
+                };
                 known.check(v).operand(operand)?;
                 known.eval(v)
             }
             Value::Var(of) => {
                 let offset = self.at(at, bytes)?;
-                let too_far = RecordError::KernargsTooSmall { need: offset, have: self.len };
+                let too_far = RecordError::KernargsTooSmall {
+                    need: offset,
+                    have: self.len,
+                };
                 let offset = u32::try_from(offset).map_err(|_| too_far)?;
                 list.site(self.id, offset, &Formula { of, ..*formula });
                 u64::from(POISON) << 32 | u64::from(POISON)
@@ -535,7 +647,13 @@ impl<'r, 'm> Block<'r, 'm> {
         store: Store,
         operand: Operand,
     ) -> Result<(), RecordError> {
-        self.value(list, at, value, &Formula::narrow(crate::value::Var::new(0), store), operand)
+        self.value(
+            list,
+            at,
+            value,
+            &Formula::narrow(crate::value::Var::new(0), store),
+            operand,
+        )
     }
 }
 

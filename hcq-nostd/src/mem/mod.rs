@@ -25,8 +25,8 @@
 mod region;
 mod shared;
 
-pub use region::{AccessError, Region};
 pub(crate) use region::scatter;
+pub use region::{AccessError, Region};
 pub use shared::{SharedWord, SharedWords};
 
 /// Orders all earlier stores, write-combined ones included, before all later ones, as any device observes them.

@@ -28,10 +28,19 @@ pub enum AccessError {
 impl core::fmt::Display for AccessError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
-            Self::OutOfBounds { offset, len, region } => {
-                write!(f, "bytes {offset:#x}+{len:#x} are outside the region of {region:#x} bytes")
+            Self::OutOfBounds {
+                offset,
+                len,
+                region,
+            } => {
+                write!(
+                    f,
+                    "bytes {offset:#x}+{len:#x} are outside the region of {region:#x} bytes"
+                )
             }
-            Self::Misaligned { offset, align } => write!(f, "offset {offset:#x} is not aligned to {align} bytes"),
+            Self::Misaligned { offset, align } => {
+                write!(f, "offset {offset:#x} is not aligned to {align} bytes")
+            }
         }
     }
 }
@@ -69,13 +78,23 @@ impl<'m> Region<'m> {
     /// # Safety
     /// Rules M1 and M2 of the [module](crate::mem) for all of `'m`. `len` is at most `isize::MAX`.
     pub const unsafe fn new(cpu: NonNull<u8>, len: usize, device: u64) -> Self {
-        Self { cpu, len, device, lent: PhantomData }
+        Self {
+            cpu,
+            len,
+            device,
+            lent: PhantomData,
+        }
     }
 
     /// Ordinary memory, lent by the caller. 64-bit words, so that every field is aligned.
     pub fn from_words(words: &'m mut [u64], device: u64) -> Self {
         let len = core::mem::size_of_val(words);
-        Self { cpu: NonNull::from(words).cast(), len, device, lent: PhantomData }
+        Self {
+            cpu: NonNull::from(words).cast(),
+            len,
+            device,
+            lent: PhantomData,
+        }
     }
 
     /// Length in bytes.
@@ -107,7 +126,12 @@ impl<'m> Region<'m> {
 
     /// The same bytes for a shorter time.
     pub fn reborrow(&mut self) -> Region<'_> {
-        Region { cpu: self.cpu, len: self.len, device: self.device, lent: PhantomData }
+        Region {
+            cpu: self.cpu,
+            len: self.len,
+            device: self.device,
+            lent: PhantomData,
+        }
     }
 
     /// `len` bytes from `offset` on.
@@ -119,7 +143,12 @@ impl<'m> Region<'m> {
         let device = self.device.wrapping_add(offset as u64);
         // SAFETY: `offset <= self.len` was checked, and the bytes are one object of that length (M1).
         let cpu = unsafe { self.cpu.add(offset) };
-        Ok(Region { cpu, len, device, lent: PhantomData })
+        Ok(Region {
+            cpu,
+            len,
+            device,
+            lent: PhantomData,
+        })
     }
 
     /// Two regions: the first `at` bytes, and the rest.
@@ -127,19 +156,36 @@ impl<'m> Region<'m> {
     /// # Errors
     /// [`AccessError::OutOfBounds`].
     pub fn split_at(self, at: usize) -> Result<(Region<'m>, Region<'m>), AccessError> {
-        let rest = self.len.checked_sub(at).ok_or_else(|| self.out_of_bounds(at, 0))?;
+        let rest = self
+            .len
+            .checked_sub(at)
+            .ok_or_else(|| self.out_of_bounds(at, 0))?;
         // SAFETY: `at <= self.len` was checked, and the bytes are one object of that length (M1).
         let second = unsafe { self.cpu.add(at) };
         let device = self.device.wrapping_add(at as u64);
         Ok((
-            Region { cpu: self.cpu, len: at, device: self.device, lent: PhantomData },
-            Region { cpu: second, len: rest, device, lent: PhantomData },
+            Region {
+                cpu: self.cpu,
+                len: at,
+                device: self.device,
+                lent: PhantomData,
+            },
+            Region {
+                cpu: second,
+                len: rest,
+                device,
+                lent: PhantomData,
+            },
         ))
     }
 
     #[cold]
     fn out_of_bounds(&self, offset: usize, len: usize) -> AccessError {
-        AccessError::OutOfBounds { offset: offset as u64, len: len as u64, region: self.len as u64 }
+        AccessError::OutOfBounds {
+            offset: offset as u64,
+            len: len as u64,
+            region: self.len as u64,
+        }
     }
 
     /// `Ok` when `len` bytes at `offset` are inside.
@@ -160,7 +206,10 @@ impl<'m> Region<'m> {
         // SAFETY: the access was checked to be inside the bytes (M1).
         let p = unsafe { self.cpu.add(offset) }.cast::<T>();
         if !p.is_aligned() {
-            return Err(AccessError::Misaligned { offset: offset as u64, align: align_of::<T>() as u64 });
+            return Err(AccessError::Misaligned {
+                offset: offset as u64,
+                align: align_of::<T>() as u64,
+            });
         }
         Ok(p)
     }
@@ -331,7 +380,11 @@ pub(crate) mod scatter {
     /// # Safety
     /// P1 and P2 as for [`plain`].
     #[inline]
-    pub(crate) unsafe fn plain_each(region: &mut Region<'_>, offsets: &[u32; 8], values: &[u64; 8]) {
+    pub(crate) unsafe fn plain_each(
+        region: &mut Region<'_>,
+        offsets: &[u32; 8],
+        values: &[u64; 8],
+    ) {
         let base: NonNull<u64> = region.cpu.cast();
         for (&offset, &value) in offsets.iter().zip(values) {
             // SAFETY: inside by P1.

@@ -25,12 +25,18 @@ impl<'m> SharedWord<'m> {
     /// # Safety
     /// `cell` is 8-byte aligned, mapped and writable for all of `'m`, and everybody on this host accesses it atomically.
     pub const unsafe fn new(cell: NonNull<u64>) -> Self {
-        Self { cell, lent: PhantomData }
+        Self {
+            cell,
+            lent: PhantomData,
+        }
     }
 
     /// A word of ordinary memory.
     pub fn from_mut(cell: &'m mut u64) -> Self {
-        Self { cell: NonNull::from(cell), lent: PhantomData }
+        Self {
+            cell: NonNull::from(cell),
+            lent: PhantomData,
+        }
     }
 
     /// The CPU address.
@@ -58,7 +64,8 @@ impl SharedWord<'_> {
     #[inline]
     pub fn store(self, value: u64) {
         // ORDER: pairs with the acquire in `load`.
-        self.atomic().store(value, core::sync::atomic::Ordering::Release);
+        self.atomic()
+            .store(value, core::sync::atomic::Ordering::Release);
     }
 
     /// Stores the low 32 bits only, as an engine of that width does; the other half keeps its value.
@@ -168,9 +175,17 @@ impl<'m> SharedWords<'m> {
         let first: NonNull<u64> = region.as_ptr().cast();
         let device = region.device_address(0).unwrap_or(0);
         if !first.is_aligned() || !device.is_multiple_of(8) {
-            return Err(AccessError::Misaligned { offset: 0, align: 8 });
+            return Err(AccessError::Misaligned {
+                offset: 0,
+                align: 8,
+            });
         }
-        Ok(Self { first, len: region.len() / 8, device, lent: PhantomData })
+        Ok(Self {
+            first,
+            len: region.len() / 8,
+            device,
+            lent: PhantomData,
+        })
     }
 
     /// Number of words.
@@ -194,5 +209,20 @@ impl<'m> SharedWords<'m> {
         // SAFETY: aligned (checked in `new`), mapped by M1, and shared by type from `new` on.
         let word = unsafe { SharedWord::new(cell) };
         Some((word, self.device.wrapping_add(index as u64 * 8)))
+    }
+
+    /// `len` words from `first` on; `None` if they are not inside.
+    pub fn slice(&self, first: usize, len: usize) -> Option<Self> {
+        if first.checked_add(len)? > self.len {
+            return None;
+        }
+        // SAFETY: `first` is at most the number of words of the region that was consumed.
+        let cell = unsafe { self.first.add(first) };
+        Some(Self {
+            first: cell,
+            len,
+            device: self.device.wrapping_add(first as u64 * 8),
+            lent: PhantomData,
+        })
     }
 }

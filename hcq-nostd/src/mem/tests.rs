@@ -23,8 +23,21 @@ fn every_store_is_bounded_and_aligned() {
 fn a_refused_store_changes_nothing() {
     let mut backing = [0x5555_5555_5555_5555u64; 2];
     let mut r = Region::from_words(&mut backing, 0);
-    assert_eq!(r.store_u64(12, 0), Err(AccessError::OutOfBounds { offset: 12, len: 8, region: 16 }));
-    assert_eq!(r.store_u32(2, 0), Err(AccessError::Misaligned { offset: 2, align: 4 }));
+    assert_eq!(
+        r.store_u64(12, 0),
+        Err(AccessError::OutOfBounds {
+            offset: 12,
+            len: 8,
+            region: 16
+        })
+    );
+    assert_eq!(
+        r.store_u32(2, 0),
+        Err(AccessError::Misaligned {
+            offset: 2,
+            align: 4
+        })
+    );
     assert!(r.write(10, &[0; 7]).is_err());
     assert_eq!(backing, [0x5555_5555_5555_5555; 2]);
 }
@@ -36,7 +49,10 @@ fn slices_carry_their_device_address() {
     let (a, b) = r.split_at(8).expect("inside");
     assert_eq!((a.len(), a.device_address(0)), (8, Some(0x1000)));
     let mut c = b.slice(8, 16).expect("inside");
-    assert_eq!((c.len(), c.device_address(16), c.device_address(17)), (16, Some(0x1020), None));
+    assert_eq!(
+        (c.len(), c.device_address(16), c.device_address(17)),
+        (16, Some(0x1020), None)
+    );
     c.store_u64(8, 0x1122_3344_5566_7788).expect("inside");
     assert_eq!(c.load_u32(8), Ok(0x5566_7788));
     assert!(c.slice(9, 8).is_err());
@@ -54,7 +70,13 @@ fn scatter_stores_where_it_is_told() {
     // SAFETY: byte offset 20 is inside with 8 bytes of room and 4-aligned.
     unsafe { scatter::pairs(&mut r, &[20], 0xaaaa_bbbb_cccc_dddd) };
     // SAFETY: offsets 4 to 10 are inside.
-    unsafe { scatter::plain_each(&mut r, &[4, 5, 6, 7, 8, 9, 10, 0], &[4, 5, 6, 7, 8, 9, 10, 99]) };
+    unsafe {
+        scatter::plain_each(
+            &mut r,
+            &[4, 5, 6, 7, 8, 9, 10, 0],
+            &[4, 5, 6, 7, 8, 9, 10, 99],
+        )
+    };
     assert_eq!(backing[0], 99);
     assert_eq!(backing[1], 7);
     assert_eq!(backing[2] >> 32, 0xcccc_dddd);
@@ -78,9 +100,13 @@ fn shared_words_need_alignment() {
     let mut backing = [0u64; 2];
     let r = Region::from_words(&mut backing, 4);
     assert!(SharedWords::new(r).is_err());
-    let r = Region::from_words(&mut backing, 0).slice(4, 12).expect("inside");
+    let r = Region::from_words(&mut backing, 0)
+        .slice(4, 12)
+        .expect("inside");
     assert!(SharedWords::new(r).is_err());
-    let r = Region::from_words(&mut backing, 0).slice(8, 8).expect("inside");
+    let r = Region::from_words(&mut backing, 0)
+        .slice(8, 8)
+        .expect("inside");
     let words = SharedWords::new(r).expect("aligned");
     assert_eq!(words.len(), 1);
     assert!(words.get(1).is_none());

@@ -1,0 +1,477 @@
+//! The engine: runs command packets by being polled.
+//!
+//! An [`Engine`] has any number of queues, which may be none when it only helps others. Each [`poll`](Engine::poll) does a
+//! bounded amount of work and says what came of it. It runs wherever it is called: a thread per queue, one loop for all
+//! queues on a board, a hypervisor's device model.
+//!
+//! # What commands mean
+//!
+//! Packets of a queue run one after the other; each one's effects are visible to the next, and to whoever sees a signal
+//! that a later packet of the queue writes. A packet that holds the queue (a wait or a poll) is tried again at the next
+//! poll. A packet that is malformed or names memory that the [`Platform`] does not know stops its queue: the fault is
+//! reported in the queue's control block, nothing later of this queue runs, other queues are not affected.
+//!
+//! - **exec** runs the kernel once for each work-group, in any order and on any engines of the [`Share`](crate::share).
+//!   It is complete when all groups are.
+//! - **copy** moves bytes; ranges that overlap are a fault.
+//! - **write**, **signal** store with release; **signal** and **write** wake those who sleep on memory.
+//! - **wait** and **poll** load with acquire.
+//! - **timestamp** stores the platform's nanoseconds to the signal's timestamp.
+//! - **barrier** is a sequentially consistent fence.
+#![allow(unsafe_code, reason = "runs kernels and moves memory by address")]
+
+mod run;
+
+use core::ptr::NonNull;
+
+use hcq_nostd::fault::{Access, FaultKind, FaultRecord};
+use hcq_nostd::mem::Region;
+use hcq_nostd::ring::RingError;
+
+use crate::abi::KernelFn;
+use crate::control::Control;
+use crate::packet::{Exec, Malformed, Packet};
+use crate::{PACKET_BYTES, PACKET_WORDS};
+
+/// What the engine asks of whoever runs it.
+pub trait Platform {
+    /// Nanoseconds of a clock that never goes back and is not zero.
+    fn now_ns(&mut self) -> u64;
+
+    /// The CPU address of `len` bytes at a device address; `None` if they may not be accessed in this way, which faults
+    /// the queue. What is returned stays mapped until the packet is done.
+    fn translate(&mut self, address: u64, len: u64, access: Access) -> Option<NonNull<u8>>;
+
+    /// The kernel that an entry stands for; `None` if there is none, which faults the queue.
+    fn kernel(&mut self, entry: u64) -> Option<KernelFn>;
+
+    /// A signal or word of memory was written. Those who sleep on memory look again; `notify` if the packet asked for
+    /// hosts to be woken.
+    fn written(&mut self, address: u64, notify: bool) {
+        let _ = (address, notify);
+    }
+
+    /// A launch is large enough that sleeping engines should come and help.
+    fn wake_helpers(&mut self) {}
+}
+
+/// Outcome of a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Poll {
+    /// No queue has a packet, and there is nobody to help.
+    Idle,
+    /// No queue can go on; what the first of them is held by.
+    Blocked(Blocked),
+    /// This many packets and work-groups were run; there may be more to do.
+    Ran(u32),
+    /// A queue stopped now. The others go on at the next poll.
+    Fault {
+        /// Index of the queue.
+        queue: usize,
+        /// What happened.
+        record: FaultRecord,
+    },
+}
+
+/// What holds a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Blocked {
+    /// Index of the queue.
+    pub queue: usize,
+    /// On what.
+    pub on: BlockedOn,
+}
+
+/// The reason that holds a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum BlockedOn {
+    /// A wait for a signal to be at least `wanted`.
+    Signal {
+        /// The signal's device address.
+        address: u64,
+        /// The value wanted.
+        wanted: u64,
+        /// The value seen.
+        seen: u64,
+    },
+    /// A poll for `word & mask == expect`.
+    Word {
+        /// The word's device address.
+        address: u64,
+        /// The mask.
+        mask: u32,
+        /// The value wanted.
+        expect: u32,
+        /// The word seen.
+        seen: u32,
+    },
+    /// Other engines still run groups of this queue's launch.
+    Helpers,
+}
+
+/// One queue of an engine.
+#[derive(Debug)]
+pub struct EngineQueue<'m> {
+    ring: Region<'m>,
+    packets: u64,
+    control: Control<'m>,
+    id: u16,
+    get: u64,
+    /// Packets of an INDIRECT that are left: address of the next, and how many.
+    indirect: Option<(u64, u32)>,
+    state: State,
+}
+
+/// What a queue is doing.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Fetch the next packet.
+    Ready,
+    /// Try this packet, which held the queue before.
+    Held(Packet),
+    /// In the middle of a launch.
+    Exec(Launched),
+    /// In the middle of a copy.
+    Copy {
+        destination: u64,
+        source: u64,
+        left: u64,
+    },
+    /// Stopped by a fault.
+    Stopped,
+}
+
+/// A launch in progress.
+#[derive(Clone, Copy, Debug)]
+struct Launched {
+    exec: Exec,
+    total: u64,
+    /// The next group, when this engine runs them all.
+    next: u64,
+    /// Whether it was published for others.
+    shared: bool,
+    /// When it was published; `None` once helpers were called.
+    since: Option<u64>,
+}
+
+impl<'m> EngineQueue<'m> {
+    /// A queue over a ring's memory, which the engine only reads, and its control block. It goes on where the control
+    /// block's get stands. `id` is the engine number in fault records.
+    ///
+    /// # Errors
+    /// [`RingError::Shape`] if the ring is not a whole number of packets.
+    pub fn new(ring: Region<'m>, control: Control<'m>, id: u16) -> Result<Self, RingError> {
+        let bytes = ring.len();
+        if bytes == 0 || !bytes.is_multiple_of(PACKET_BYTES) {
+            return Err(RingError::Shape {
+                bytes,
+                entry: PACKET_BYTES,
+            });
+        }
+        let packets = (bytes / PACKET_BYTES) as u64;
+        Ok(Self {
+            ring,
+            packets,
+            control,
+            id,
+            get: control.get(),
+            indirect: None,
+            state: State::Ready,
+        })
+    }
+
+    /// The control block.
+    pub fn control(&self) -> &Control<'m> {
+        &self.control
+    }
+
+    /// Whether a fault has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, State::Stopped)
+    }
+
+    /// Drops everything published and starts afresh after a fault.
+    pub fn reset(&mut self) {
+        self.get = self.control.put();
+        self.control.set_get(self.get);
+        self.control.fault().clear();
+        self.indirect = None;
+        self.state = State::Ready;
+    }
+
+    fn has_work(&self) -> bool {
+        match self.state {
+            State::Ready => self.indirect.is_some() || self.control.put() != self.get,
+            State::Held(_) | State::Exec(_) | State::Copy { .. } => true,
+            State::Stopped => false,
+        }
+    }
+
+    /// Takes the next packet: its words, or `None` if there is none.
+    fn fetch(&mut self, platform: &mut impl Platform) -> Result<Option<Packet>, FaultRecord> {
+        let mut words = [0u32; PACKET_WORDS];
+        match self.indirect {
+            Some((address, _)) => {
+                let from = platform.translate(address, PACKET_BYTES as u64, Access::Read);
+                let from = from.filter(|p| p.cast::<u64>().is_aligned());
+                let from = from.ok_or_else(|| self.memory_fault(address, Access::Read))?;
+                // SAFETY: the platform vouches for 64 readable bytes; nobody stores to a bound queue in flight.
+                words = unsafe { from.cast::<[u32; PACKET_WORDS]>().read() };
+            }
+            None => {
+                let put = self.control.put();
+                if put == self.get {
+                    return Ok(None);
+                }
+                if put.wrapping_sub(self.get) > self.packets {
+                    // More than the ring holds: whoever stored this has overwritten packets.
+                    return Err(self.fault(FaultKind::Command, put));
+                }
+                let at = (self.get % self.packets) as usize * PACKET_BYTES;
+                let read = self
+                    .ring
+                    .read(at, zerocopy::IntoBytes::as_mut_bytes(&mut words));
+                read.map_err(|_| self.fault(FaultKind::Command, put))?;
+            }
+        }
+        let packet = Packet::decode(&words).map_err(|e| self.malformed(&e))?;
+        if self.indirect.is_some() && matches!(packet, Packet::Indirect { .. }) {
+            return Err(self.fault(FaultKind::Command, u64::from(words[0])));
+        }
+        Ok(Some(packet))
+    }
+
+    /// The packet that `fetch` gave is done.
+    fn retire(&mut self) {
+        self.indirect = match self.indirect {
+            Some((address, left)) if left > 1 => {
+                Some((address.wrapping_add(PACKET_BYTES as u64), left - 1))
+            }
+            _ => {
+                self.get = self.get.wrapping_add(1);
+                None
+            }
+        };
+    }
+
+    /// A fault of the packet at hand: its place in the ring, or its address in a bound queue.
+    #[cold]
+    fn fault(&self, kind: FaultKind, detail: u64) -> FaultRecord {
+        let at = self.indirect.map_or(self.get, |(address, _)| address);
+        let mut record = FaultRecord::new(kind, self.id, at);
+        record.detail = detail;
+        record
+    }
+
+    #[cold]
+    fn memory_fault(&self, address: u64, access: Access) -> FaultRecord {
+        let mut record = FaultRecord::new(FaultKind::Memory, self.id, address);
+        record.access = access;
+        record.detail = self.get;
+        record
+    }
+
+    #[cold]
+    fn malformed(&self, error: &Malformed) -> FaultRecord {
+        let detail = match *error {
+            Malformed::Opcode { header } | Malformed::Flags { header } => header.into(),
+            Malformed::Reserved { value, .. } => value.into(),
+            Malformed::Operand { value } => value,
+        };
+        self.fault(FaultKind::Command, detail)
+    }
+
+    /// Reports a fault and stops.
+    #[cold]
+    fn stop(&mut self, record: &FaultRecord) {
+        self.state = State::Stopped;
+        self.control.set_get(self.get);
+        self.control.fault().report(record);
+    }
+}
+
+/// An engine with less group-local memory than the others of its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct LocalMemoryTooSmall {
+    /// Bytes that the share promises.
+    pub need: usize,
+    /// Bytes that this engine has, from the first 64-byte boundary on.
+    pub have: usize,
+}
+
+impl core::fmt::Display for LocalMemoryTooSmall {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "sharing launches takes {} bytes of group-local memory, the engine has {}",
+            self.need, self.have
+        )
+    }
+}
+
+impl core::error::Error for LocalMemoryTooSmall {}
+
+/// Runs packets of its queues, and groups of others' launches.
+#[derive(Debug)]
+pub struct Engine<'m> {
+    queues: &'m mut [EngineQueue<'m>],
+    local: Region<'m>,
+    /// First queue to look at in the next poll.
+    next: usize,
+    copy_step: u64,
+    #[cfg(target_has_atomic = "64")]
+    share: Option<(crate::share::Share<'m>, usize)>,
+}
+
+impl<'m> Engine<'m> {
+    /// An engine of these queues, with this much group-local memory for each of the groups that it runs, one at a time.
+    /// Local memory that does not start at a 64-byte boundary is used from the first one on.
+    pub fn new(queues: &'m mut [EngineQueue<'m>], local: Region<'m>) -> Self {
+        let skip = local.as_ptr().as_ptr().align_offset(64).min(local.len());
+        let len = local.len() - skip;
+        let local = local
+            .slice(skip, len)
+            .unwrap_or_else(|_| Region::from_words(&mut [], 0));
+        Self {
+            queues,
+            local,
+            next: 0,
+            copy_step: 1 << 20,
+            #[cfg(target_has_atomic = "64")]
+            share: None,
+        }
+    }
+
+    /// Shares launches: queue `n` of this engine publishes them as job `first_job + n`, if there is one.
+    ///
+    /// # Errors
+    /// [`LocalMemoryTooSmall`] if this engine has less group-local memory than the share promises.
+    #[cfg(target_has_atomic = "64")]
+    pub fn with_share(
+        mut self,
+        share: crate::share::Share<'m>,
+        first_job: usize,
+    ) -> Result<Self, LocalMemoryTooSmall> {
+        let (need, have) = (share.local_memory(), self.local.len());
+        if have < need {
+            return Err(LocalMemoryTooSmall { need, have });
+        }
+        self.share = Some((share, first_job));
+        Ok(self)
+    }
+
+    /// Bytes that one step of a copy moves, at least 1: how long a poll may take, against how fast large copies are.
+    pub fn with_copy_step(mut self, bytes: u64) -> Self {
+        self.copy_step = bytes.max(1);
+        self
+    }
+
+    /// The queues.
+    pub fn queues(&mut self) -> &mut [EngineQueue<'m>] {
+        self.queues
+    }
+
+    /// Whether a queue of this engine has something to do or to wait for.
+    pub fn has_work(&self) -> bool {
+        self.queues.iter().any(EngineQueue::has_work)
+    }
+
+    /// Runs at most about `budget` packets, work-groups and copy steps, looking at each queue once.
+    ///
+    /// # Safety
+    /// - What the platform's `translate` and `kernel` return is what they promise.
+    /// - For every EXEC packet that is published, the kernel may be called with the argument block and grid that it
+    ///   names; kernels that run at the same time are sound together.
+    /// - Memory that packets write is not accessed by others at the same time but through signals' order.
+    pub unsafe fn poll(&mut self, platform: &mut impl Platform, budget: u32) -> Poll {
+        let n = self.queues.len();
+        let mut ran = 0u32;
+        let mut blocked = None;
+        for i in 0..n {
+            let index = (self.next + i) % n;
+            let left = budget.saturating_sub(ran);
+            if left == 0 {
+                self.next = index;
+                return Poll::Ran(ran);
+            }
+            #[cfg(target_has_atomic = "64")]
+            let job = self
+                .share
+                .and_then(|(share, first)| share.job(first.checked_add(index)?));
+            let Some(queue) = self.queues.get_mut(index) else {
+                continue;
+            };
+            let mut context = run::Context {
+                local: &mut self.local,
+                copy_step: self.copy_step,
+                #[cfg(target_has_atomic = "64")]
+                job,
+                #[cfg(target_has_atomic = "64")]
+                shared_local: self.share.map_or(0, |(share, _)| share.local_memory()),
+            };
+            // SAFETY: this function's contract.
+            let (count, held) = unsafe { queue.run(platform, &mut context, left) };
+            ran = ran.saturating_add(count);
+            match held {
+                Ok(on) => {
+                    if let (None, Some(on)) = (blocked, on) {
+                        blocked = Some(Blocked { queue: index, on });
+                    }
+                }
+                Err(record) => {
+                    queue.stop(&record);
+                    self.next = (index + 1) % n;
+                    return Poll::Fault {
+                        queue: index,
+                        record,
+                    };
+                }
+            }
+        }
+        if n > 0 {
+            self.next = (self.next + 1) % n;
+        }
+        if ran > 0 {
+            return Poll::Ran(ran);
+        }
+        // SAFETY: this function's contract.
+        match unsafe { self.help(platform, budget) } {
+            0 => blocked.map_or(Poll::Idle, Poll::Blocked),
+            helped => Poll::Ran(helped),
+        }
+    }
+
+    /// Runs groups of other queues' launches.
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    #[cfg(target_has_atomic = "64")]
+    unsafe fn help(&mut self, platform: &mut impl Platform, budget: u32) -> u32 {
+        let Some((share, _)) = self.share else {
+            return 0;
+        };
+        let mut ran = 0u32;
+        for job in share.jobs() {
+            while ran < budget && job.has_work() {
+                // SAFETY: this function's contract.
+                match unsafe { run::help(job, platform, &mut self.local) } {
+                    Some(count) => ran = ran.saturating_add(count),
+                    None => break,
+                }
+            }
+        }
+        ran
+    }
+
+    #[cfg(not(target_has_atomic = "64"))]
+    unsafe fn help(&mut self, _: &mut impl Platform, _: u32) -> u32 {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests;
