@@ -47,8 +47,12 @@ impl core::fmt::Display for ArenaError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
             Self::Alignment { align } => write!(f, "{align} is no alignment"),
-            Self::TooLarge { size, most } => write!(f, "{size} bytes asked for, {most} is the most"),
-            Self::WouldBlock { wait_for } => write!(f, "no room until point {} is complete", wait_for.raw()),
+            Self::TooLarge { size, most } => {
+                write!(f, "{size} bytes asked for, {most} is the most")
+            }
+            Self::WouldBlock { wait_for } => {
+                write!(f, "no room until point {} is complete", wait_for.raw())
+            }
         }
     }
 }
@@ -62,7 +66,11 @@ fn align_up(base: u64, at: u64, align: u64) -> Option<u64> {
 }
 
 fn check(align: u64) -> Result<(), ArenaError> {
-    if align.is_power_of_two() { Ok(()) } else { Err(ArenaError::Alignment { align }) }
+    if align.is_power_of_two() {
+        Ok(())
+    } else {
+        Err(ArenaError::Alignment { align })
+    }
 }
 
 /// An arena that is filled once.
@@ -93,9 +101,15 @@ impl Bump {
     /// [`ArenaError::Alignment`], [`ArenaError::TooLarge`]; nothing has changed.
     pub fn alloc(&mut self, size: u64, align: u64) -> Result<u64, ArenaError> {
         check(align)?;
-        let too_large = ArenaError::TooLarge { size, most: self.size - self.at };
+        let too_large = ArenaError::TooLarge {
+            size,
+            most: self.size - self.at,
+        };
         let at = align_up(self.base, self.at, align).ok_or(too_large)?;
-        let end = at.checked_add(size).filter(|&e| e <= self.size).ok_or(too_large)?;
+        let end = at
+            .checked_add(size)
+            .filter(|&e| e <= self.size)
+            .ok_or(too_large)?;
         self.at = end;
         Ok(at)
     }
@@ -151,7 +165,16 @@ impl<'m> FencedArena<'m> {
         if marks.is_empty() || base.checked_add(size).is_none() {
             return Err(ArenaError::TooLarge { size, most: 0 });
         }
-        Ok(Self { base, size, head: 0, tail: 0, fenced: 0, marks, first: 0, used: 0 })
+        Ok(Self {
+            base,
+            size,
+            head: 0,
+            tail: 0,
+            fenced: 0,
+            marks,
+            first: 0,
+            used: 0,
+        })
     }
 
     /// Bytes handed out and not back, with what was skipped.
@@ -166,14 +189,22 @@ impl<'m> FencedArena<'m> {
     #[inline]
     pub fn alloc(&mut self, size: u64, align: u64) -> Result<u64, ArenaError> {
         check(align)?;
-        let too_large = ArenaError::TooLarge { size, most: self.size };
+        let too_large = ArenaError::TooLarge {
+            size,
+            most: self.size,
+        };
         if self.size == 0 {
             return Err(too_large);
         }
         // With nothing in flight there is nothing to go round: start over, so that what fits an empty arena fits.
-        let (head, tail) = if self.head == self.tail { (0, 0) } else { (self.head, self.tail) };
+        let (head, tail) = if self.head == self.tail {
+            (0, 0)
+        } else {
+            (self.head, self.tail)
+        };
         let place = head % self.size;
-        let here = align_up(self.base, place, align).filter(|a| a.checked_add(size).is_some_and(|e| e <= self.size));
+        let here = align_up(self.base, place, align)
+            .filter(|a| a.checked_add(size).is_some_and(|e| e <= self.size));
         let (at, skip) = match here {
             Some(at) => (at, at - place),
             None => {
@@ -187,8 +218,13 @@ impl<'m> FencedArena<'m> {
         let need = skip.checked_add(size).ok_or(too_large)?;
         if need > self.size - (head - tail) {
             return Err(match self.marks.get(self.first).filter(|_| self.used > 0) {
-                Some(mark) => ArenaError::WouldBlock { wait_for: Point::from_raw(mark.point) },
-                None => ArenaError::TooLarge { size, most: self.size - (head - tail) },
+                Some(mark) => ArenaError::WouldBlock {
+                    wait_for: Point::from_raw(mark.point),
+                },
+                None => ArenaError::TooLarge {
+                    size,
+                    most: self.size - (head - tail),
+                },
             });
         }
         if (head, tail) != (self.head, self.tail) {
@@ -204,13 +240,19 @@ impl<'m> FencedArena<'m> {
             return;
         }
         self.fenced = self.head;
-        let mark = Mark { end: self.head, point: point.raw() };
+        let mark = Mark {
+            end: self.head,
+            point: point.raw(),
+        };
         let len = self.marks.len();
         if self.used == len {
             // No mark left: the newest one takes these bytes too, and comes back with the later of the two points.
             let last = (self.first + self.used - 1) % len;
             if let Some(m) = self.marks.get_mut(last) {
-                *m = Mark { end: mark.end, point: mark.point.max(m.point) };
+                *m = Mark {
+                    end: mark.end,
+                    point: mark.point.max(m.point),
+                };
             }
             return;
         }
@@ -229,7 +271,13 @@ impl<'m> FencedArena<'m> {
     #[inline]
     pub fn retire(&mut self, completed: Point) {
         while self.used > 0 {
-            let Some(mark) = self.marks.get(self.first).filter(|m| m.point <= completed.raw()) else { break };
+            let Some(mark) = self
+                .marks
+                .get(self.first)
+                .filter(|m| m.point <= completed.raw())
+            else {
+                break;
+            };
             self.tail = mark.end;
             self.first = (self.first + 1) % self.marks.len();
             self.used -= 1;

@@ -50,12 +50,20 @@ pub struct ArgSlot {
 impl ArgSlot {
     /// A number of `size` bytes.
     pub const fn scalar(offset: u32, size: u32) -> Self {
-        Self { offset, size, kind: ArgKind::Scalar }
+        Self {
+            offset,
+            size,
+            kind: ArgKind::Scalar,
+        }
     }
 
     /// A buffer that the program reads and writes.
     pub const fn buffer(offset: u32) -> Self {
-        Self { offset, size: 8, kind: ArgKind::Buffer }
+        Self {
+            offset,
+            size: 8,
+            kind: ArgKind::Buffer,
+        }
     }
 }
 
@@ -79,7 +87,10 @@ pub enum Arg<'a> {
 impl Arg<'_> {
     /// A number known at launch, of this many bytes (1, 2, 4 or 8).
     pub fn var(var: Var, size: u8) -> Self {
-        Self::Scalar { value: var.into(), size }
+        Self::Scalar {
+            value: var.into(),
+            size,
+        }
     }
 
     /// Bytes that it takes in an argument block.
@@ -137,12 +148,23 @@ impl ArgLayout<'_> {
     /// # Errors
     /// [`RecordError::ArgumentCount`], [`RecordError::ArgumentKind`], [`RecordError::KernargsTooSmall`], or
     /// [`RecordError::Misfit`] for a number that its size cannot hold.
-    pub fn write(&self, args: &[Arg<'_>], block: &mut Block<'_, '_>, list: &mut PatchList<'_>) -> Result<(), RecordError> {
+    pub fn write(
+        &self,
+        args: &[Arg<'_>],
+        block: &mut Block<'_, '_>,
+        list: &mut PatchList<'_>,
+    ) -> Result<(), RecordError> {
         if args.len() != self.slots.len() {
-            return Err(RecordError::ArgumentCount { need: self.slots.len(), have: args.len() });
+            return Err(RecordError::ArgumentCount {
+                need: self.slots.len(),
+                have: args.len(),
+            });
         }
         if (self.size as usize) > block.len() {
-            return Err(RecordError::KernargsTooSmall { need: self.size as usize, have: block.len() });
+            return Err(RecordError::KernargsTooSmall {
+                need: self.size as usize,
+                have: block.len(),
+            });
         }
         for (index, (arg, slot)) in (0u16..).zip(args.iter().zip(self.slots)) {
             let kind = matches!(
@@ -181,7 +203,10 @@ pub fn write_packed(
 
 /// Bytes that [`write_packed`] takes.
 pub fn packed_size(args: &[Arg<'_>]) -> usize {
-    args.iter().fold(0usize, |at, a| at.next_multiple_of(a.align().max(1)).saturating_add(a.size()))
+    args.iter().fold(0usize, |at, a| {
+        at.next_multiple_of(a.align().max(1))
+            .saturating_add(a.size())
+    })
 }
 
 #[inline]

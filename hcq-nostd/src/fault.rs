@@ -101,7 +101,15 @@ pub struct FaultRecord {
 impl FaultRecord {
     /// A record with nothing known but its kind and place.
     pub const fn new(kind: FaultKind, engine: u16, address: u64) -> Self {
-        Self { kind, access: Access::Unknown, engine, address, detail: 0, last_signalled: 0, first_not_signalled: 0 }
+        Self {
+            kind,
+            access: Access::Unknown,
+            engine,
+            address,
+            detail: 0,
+            last_signalled: 0,
+            first_not_signalled: 0,
+        }
     }
 }
 
@@ -120,9 +128,17 @@ impl core::fmt::Display for FaultRecord {
             Access::Write => f.write_str(" writing")?,
             Access::Execute => f.write_str(" executing")?,
         }
-        write!(f, " at {:#x} on engine {} (detail {:#x}", self.address, self.engine, self.detail)?;
+        write!(
+            f,
+            " at {:#x} on engine {} (detail {:#x}",
+            self.address, self.engine, self.detail
+        )?;
         if self.first_not_signalled != 0 {
-            write!(f, ", timeline reached {}, not {}", self.last_signalled, self.first_not_signalled)?;
+            write!(
+                f,
+                ", timeline reached {}, not {}",
+                self.last_signalled, self.first_not_signalled
+            )?;
         }
         f.write_str(")")
     }
@@ -164,7 +180,13 @@ impl<'m> FaultCell<'m> {
         let head = u64::from(record.kind.code())
             | u64::from(record.access.code()) << 16
             | u64::from(record.engine) << 32;
-        let words = [head, record.address, record.detail, record.last_signalled, record.first_not_signalled];
+        let words = [
+            head,
+            record.address,
+            record.detail,
+            record.last_signalled,
+            record.first_not_signalled,
+        ];
         for (index, word) in (1..).zip(words) {
             if let Some(slot) = self.word(index) {
                 slot.store(word);

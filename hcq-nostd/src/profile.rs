@@ -98,8 +98,14 @@ impl<'m> ProfileSlots<'m> {
     }
 
     fn signals(&self, slot: usize) -> Result<(Signal<'m>, Signal<'m>), SignalError> {
-        let first = slot.checked_mul(2).ok_or(SignalError::TooSmall { need: slot, have: self.len() })?;
-        Ok((Signal::at(self.words, first, Width::W64)?, Signal::at(self.words, first + 1, Width::W64)?))
+        let first = slot.checked_mul(2).ok_or(SignalError::TooSmall {
+            need: slot,
+            have: self.len(),
+        })?;
+        Ok((
+            Signal::at(self.words, first, Width::W64)?,
+            Signal::at(self.words, first + 1, Width::W64)?,
+        ))
     }
 
     /// Operands of the two `timestamp` commands around a task.
@@ -117,7 +123,10 @@ impl<'m> ProfileSlots<'m> {
     /// [`SignalError::TooSmall`] if there is no such slot.
     pub fn times(&self, slot: usize) -> Result<Option<Times>, SignalError> {
         let (start, end) = self.signals(slot)?;
-        let times = Times { start: start.timestamp(), end: end.timestamp() };
+        let times = Times {
+            start: start.timestamp(),
+            end: end.timestamp(),
+        };
         Ok((times.start != 0 && times.end != 0).then_some(times))
     }
 
@@ -140,7 +149,10 @@ mod tests {
     #[test]
     fn ticks_to_nanoseconds() {
         assert_eq!(TickRate::NANOSECONDS.to_ns(u64::MAX), u64::MAX);
-        assert_eq!(TickRate { hz: 19_200_000 }.to_ns(19_200_000 * 3 + 96), 3_000_005_000);
+        assert_eq!(
+            TickRate { hz: 19_200_000 }.to_ns(19_200_000 * 3 + 96),
+            3_000_005_000
+        );
         assert_eq!(TickRate { hz: 100_000_000 }.to_ns(7), 70);
         assert_eq!(TickRate { hz: 1 }.to_ns(u64::MAX), u64::MAX);
         assert_eq!(TickRate { hz: 0 }.to_ns(1), 1_000_000_000);

@@ -22,7 +22,10 @@ pub struct SignalAt {
 
 impl From<Value> for SignalAt {
     fn from(address: Value) -> Self {
-        Self { address, notify: false }
+        Self {
+            address,
+            notify: false,
+        }
     }
 }
 
@@ -60,7 +63,12 @@ pub trait Queue {
     ///
     /// # Errors
     /// [`RecordError`]; the queue is as it was.
-    fn write(&mut self, address: Value, value: Value, width: WriteWidth) -> Result<&mut Self, RecordError>;
+    fn write(
+        &mut self,
+        address: Value,
+        value: Value,
+        width: WriteWidth,
+    ) -> Result<&mut Self, RecordError>;
 
     /// Holds this queue until `word & mask == expect`, for the 32-bit word at `address`.
     ///
@@ -68,7 +76,12 @@ pub trait Queue {
     ///
     /// # Errors
     /// [`RecordError`]; the queue is as it was.
-    fn poll_bit(&mut self, address: Value, mask: u32, expect: Value) -> Result<&mut Self, RecordError>;
+    fn poll_bit(
+        &mut self,
+        address: Value,
+        mask: u32,
+        expect: Value,
+    ) -> Result<&mut Self, RecordError>;
 }
 
 /// What a queue needs to know of a prepared program to supply its argument block.
@@ -111,7 +124,8 @@ pub trait ComputeQueue: Queue {
     ///
     /// # Errors
     /// [`RecordError`]; the queue is as it was, the argument block's contents may have changed.
-    fn exec(&mut self, launch: Launch<'_, '_, Self::Program<'_>>) -> Result<&mut Self, RecordError>;
+    fn exec(&mut self, launch: Launch<'_, '_, Self::Program<'_>>)
+    -> Result<&mut Self, RecordError>;
 }
 
 /// Commands of queues that copy.
@@ -120,5 +134,10 @@ pub trait CopyQueue: Queue {
     ///
     /// # Errors
     /// [`RecordError`]; the queue is as it was.
-    fn copy(&mut self, destination: Value, source: Value, bytes: Value) -> Result<&mut Self, RecordError>;
+    fn copy(
+        &mut self,
+        destination: Value,
+        source: Value,
+        bytes: Value,
+    ) -> Result<&mut Self, RecordError>;
 }

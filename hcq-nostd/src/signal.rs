@@ -83,13 +83,27 @@ pub enum SignalError {
 impl core::fmt::Display for SignalError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
-            Self::Misaligned { address } => write!(f, "signals at {address:#x} are not at a 16-byte boundary"),
-            Self::TooSmall { need, have } => write!(f, "{need} signal slots needed, {have} given"),
-            Self::Width { value, mask } => write!(f, "signal value {value:#x} exceeds the engine's {mask:#x}"),
-            Self::Exhausted { slots, frees_at: Some(p) } => {
-                write!(f, "all {slots} signals are in use; one comes back at point {}", p.raw())
+            Self::Misaligned { address } => {
+                write!(f, "signals at {address:#x} are not at a 16-byte boundary")
             }
-            Self::Exhausted { slots, frees_at: None } => write!(f, "all {slots} signals are in use"),
+            Self::TooSmall { need, have } => write!(f, "{need} signal slots needed, {have} given"),
+            Self::Width { value, mask } => {
+                write!(f, "signal value {value:#x} exceeds the engine's {mask:#x}")
+            }
+            Self::Exhausted {
+                slots,
+                frees_at: Some(p),
+            } => {
+                write!(
+                    f,
+                    "all {slots} signals are in use; one comes back at point {}",
+                    p.raw()
+                )
+            }
+            Self::Exhausted {
+                slots,
+                frees_at: None,
+            } => write!(f, "all {slots} signals are in use"),
         }
     }
 }
@@ -115,14 +129,22 @@ impl<'m> Signal<'m> {
     /// [`SignalError::Misaligned`], [`SignalError::TooSmall`].
     pub fn at(words: SharedWords<'m>, index: usize, width: Width) -> Result<Self, SignalError> {
         let have = words.len() / 2;
-        let too_small = SignalError::TooSmall { need: index.saturating_add(1), have };
+        let too_small = SignalError::TooSmall {
+            need: index.saturating_add(1),
+            have,
+        };
         let first = index.checked_mul(2).ok_or(too_small)?;
         let (value, address) = words.get(first).ok_or(too_small)?;
         let (timestamp, _) = words.get(first + 1).ok_or(too_small)?;
         if address % Self::BYTES as u64 != 0 {
             return Err(SignalError::Misaligned { address });
         }
-        Ok(Self { value, timestamp, address, width })
+        Ok(Self {
+            value,
+            timestamp,
+            address,
+            width,
+        })
     }
 
     /// Device address.
@@ -152,7 +174,10 @@ impl<'m> Signal<'m> {
     /// [`SignalError::Width`].
     pub fn set(&self, value: u64) -> Result<(), SignalError> {
         if value & !self.width.mask() != 0 {
-            return Err(SignalError::Width { value, mask: self.width.mask() });
+            return Err(SignalError::Width {
+                value,
+                mask: self.width.mask(),
+            });
         }
         crate::mem::publish_fence();
         self.value.store(value);
@@ -178,7 +203,12 @@ impl<'m> Signal<'m> {
     ///
     /// # Errors
     /// [`WaitError`].
-    pub fn wait(&self, wanted: u64, timeout_ns: u64, policy: &mut impl Policy) -> Result<u64, WaitError> {
+    pub fn wait(
+        &self,
+        wanted: u64,
+        timeout_ns: u64,
+        policy: &mut impl Policy,
+    ) -> Result<u64, WaitError> {
         wait(self.value, self.width.mask(), wanted, timeout_ns, policy)
     }
 }
@@ -208,7 +238,11 @@ impl<'m> SignalPool<'m> {
     ///
     /// # Errors
     /// [`SignalError::TooSmall`] if the memory holds fewer, [`SignalError::Misaligned`].
-    pub fn new(words: SharedWords<'m>, states: &'m mut [SlotState], width: Width) -> Result<Self, SignalError> {
+    pub fn new(
+        words: SharedWords<'m>,
+        states: &'m mut [SlotState],
+        width: Width,
+    ) -> Result<Self, SignalError> {
         let (need, have) = (states.len(), words.len() / 2);
         if need > have {
             return Err(SignalError::TooSmall { need, have });
@@ -217,7 +251,12 @@ impl<'m> SignalPool<'m> {
             Signal::at(words, 0, width)?;
         }
         states.fill(SlotState::EMPTY);
-        Ok(Self { words, states, width, next: 0 })
+        Ok(Self {
+            words,
+            states,
+            width,
+            next: 0,
+        })
     }
 
     /// Slots in all.
@@ -238,7 +277,13 @@ impl<'m> SignalPool<'m> {
         let slots = self.states.len();
         let (after, before) = (self.next..slots, 0..self.next.min(slots));
         for index in after.chain(before) {
-            let Some(state) = self.states.get_mut(index).filter(|s| s.0 <= completed.raw()) else { continue };
+            let Some(state) = self
+                .states
+                .get_mut(index)
+                .filter(|s| s.0 <= completed.raw())
+            else {
+                continue;
+            };
             let signal = Signal::at(self.words, index, self.width)?;
             *state = SlotState::USED;
             self.next = index + 1;
@@ -246,7 +291,13 @@ impl<'m> SignalPool<'m> {
             signal.clear_timestamp();
             return Ok(signal);
         }
-        let frees_at = self.states.iter().filter(|s| **s != SlotState::USED).map(|s| s.0).min().map(Point::from_raw);
+        let frees_at = self
+            .states
+            .iter()
+            .filter(|s| **s != SlotState::USED)
+            .map(|s| s.0)
+            .min()
+            .map(Point::from_raw);
         Err(SignalError::Exhausted { slots, frees_at })
     }
 

@@ -115,8 +115,13 @@ impl core::fmt::Display for TimelineError {
         match *self {
             Self::Span { log2 } => write!(f, "an epoch of 2^{log2} points does not fit the engine"),
             Self::Widths => write!(f, "a timeline's two signals must be of one width"),
-            Self::TooFarAhead { wait_for } => write!(f, "too much in flight until point {}", wait_for.0),
-            Self::Impossible { slot, seen } => write!(f, "timeline slot {slot} holds {seen}, which was not submitted"),
+            Self::TooFarAhead { wait_for } => {
+                write!(f, "too much in flight until point {}", wait_for.0)
+            }
+            Self::Impossible { slot, seen } => write!(
+                f,
+                "timeline slot {slot} holds {seen}, which was not submitted"
+            ),
         }
     }
 }
@@ -176,7 +181,14 @@ impl<'m> Timeline<'m> {
         for s in slots {
             s.word().store(0);
         }
-        Ok(Self { slots, span_log2, latest: 0, completed: 0, readers: 0, readers_before: 0 })
+        Ok(Self {
+            slots,
+            span_log2,
+            latest: 0,
+            completed: 0,
+            readers: 0,
+            readers_before: 0,
+        })
     }
 
     /// The span that suits an engine of this width.
@@ -197,7 +209,10 @@ impl<'m> Timeline<'m> {
 
     const fn slot_value(&self, point: u64) -> SlotValue {
         let epoch = self.epoch(point);
-        SlotValue { slot: (epoch & 1) as usize, value: (point.saturating_sub(1) & (self.span() - 1)) + 1 }
+        SlotValue {
+            slot: (epoch & 1) as usize,
+            value: (point.saturating_sub(1) & (self.span() - 1)) + 1,
+        }
     }
 
     fn slot(&self, index: usize) -> Signal<'m> {
@@ -207,7 +222,10 @@ impl<'m> Timeline<'m> {
 
     /// A slot as a command's operand. Hosts sleep on timelines.
     pub fn operand(&self, slot: usize) -> SignalAt {
-        SignalAt { notify: true, ..self.slot(slot).operand() }
+        SignalAt {
+            notify: true,
+            ..self.slot(slot).operand()
+        }
     }
 
     /// The last point submitted.
@@ -281,7 +299,11 @@ impl<'m> Timeline<'m> {
         let newest = self.epoch(self.latest);
         let epoch = self.epoch(point);
         let half = (newest << self.span_log2) + self.span() / 2;
-        if epoch == newest || (epoch + 1 == newest && self.latest < half) { point } else { self.latest }
+        if epoch == newest || (epoch + 1 == newest && self.latest < half) {
+            point
+        } else {
+            self.latest
+        }
     }
 
     /// Takes note that device `peer` (0 to 63) records waits on this timeline; see [`Submission::readers`].
@@ -298,7 +320,9 @@ impl<'m> Timeline<'m> {
         if self.latest - self.completed >= quarter {
             self.completed()?;
             if self.latest - self.completed >= quarter {
-                return Err(TimelineError::TooFarAhead { wait_for: Point(self.latest - quarter + 1) });
+                return Err(TimelineError::TooFarAhead {
+                    wait_for: Point(self.latest - quarter + 1),
+                });
             }
         }
         let point = self.latest + 1;
@@ -308,7 +332,11 @@ impl<'m> Timeline<'m> {
             point: Point(point),
             previous: self.wait_for(Point(self.latest)),
             reset: resets.then_some(1 - signal.slot),
-            readers: if resets { self.readers | self.readers_before } else { 0 },
+            readers: if resets {
+                self.readers | self.readers_before
+            } else {
+                0
+            },
             signal,
         })
     }
@@ -339,7 +367,12 @@ impl<'m> Timeline<'m> {
     /// # Errors
     /// [`WaitError`]; the numbers of a timeout are points. A slot with a value that was never submitted is reported as a
     /// hardware fault at the slot's address, the value as its detail.
-    pub fn wait(&mut self, point: Point, timeout_ns: u64, policy: &mut impl Policy) -> Result<(), WaitError> {
+    pub fn wait(
+        &mut self,
+        point: Point,
+        timeout_ns: u64,
+        policy: &mut impl Policy,
+    ) -> Result<(), WaitError> {
         let point = point.min(self.latest());
         let mut since = None;
         let mut round = 0u32;
@@ -357,7 +390,11 @@ impl<'m> Timeline<'m> {
             }
             let waited_ns = now.saturating_sub(*since.get_or_insert(now));
             if waited_ns >= timeout_ns {
-                return Err(WaitError::Timeout { wanted: point.0, seen: completed.0, waited_ns });
+                return Err(WaitError::Timeout {
+                    wanted: point.0,
+                    seen: completed.0,
+                    waited_ns,
+                });
             }
             // The slot in which the next progress shows.
             let next = self.slot(self.slot_value(self.completed + 1).slot);

@@ -82,7 +82,10 @@ impl Value {
     const fn offset(self, n: u64) -> Self {
         match self {
             Self::Imm(v) => Self::Imm(v.wrapping_add(n)),
-            Self::Var(a) => Self::Var(Affine { add: a.add.wrapping_add(n), ..a }),
+            Self::Var(a) => Self::Var(Affine {
+                add: a.add.wrapping_add(n),
+                ..a
+            }),
         }
     }
 
@@ -113,7 +116,11 @@ impl From<u32> for Value {
 impl From<Var> for Value {
     #[inline]
     fn from(var: Var) -> Self {
-        Self::Var(Affine { var, scale: 1, add: 0 })
+        Self::Var(Affine {
+            var,
+            scale: 1,
+            add: 0,
+        })
     }
 }
 
@@ -140,9 +147,11 @@ impl Mul<u64> for Value {
     fn mul(self, n: u64) -> Self {
         match self {
             Self::Imm(v) => Self::Imm(v.wrapping_mul(n)),
-            Self::Var(a) => {
-                Self::Var(Affine { var: a.var, scale: a.scale.wrapping_mul(n), add: a.add.wrapping_mul(n) })
-            }
+            Self::Var(a) => Self::Var(Affine {
+                var: a.var,
+                scale: a.scale.wrapping_mul(n),
+                add: a.add.wrapping_mul(n),
+            }),
         }
     }
 }
@@ -202,7 +211,11 @@ impl core::error::Error for Misfit {}
 
 impl Fit {
     /// Anything goes.
-    pub const ANY: Self = Self { bits: 64, align_log2: 0, least: 0 };
+    pub const ANY: Self = Self {
+        bits: 64,
+        align_log2: 0,
+        least: 0,
+    };
 
     /// Below `2^bits`.
     pub const fn bits(bits: u8) -> Self {
@@ -211,25 +224,42 @@ impl Fit {
 
     /// Below `2^bits` and a multiple of `2^align_log2`.
     pub const fn aligned(bits: u8, align_log2: u8) -> Self {
-        Self { bits, align_log2, least: 0 }
+        Self {
+            bits,
+            align_log2,
+            least: 0,
+        }
     }
 
     /// From 1 up to below `2^bits`: a count that may not be zero.
     pub const fn count(bits: u8) -> Self {
-        Self { bits, align_log2: 0, least: 1 }
+        Self {
+            bits,
+            align_log2: 0,
+            least: 1,
+        }
     }
 
     /// Checks one value.
     #[inline]
     pub const fn check(self, value: u64) -> Result<(), Misfit> {
         if self.bits < 64 && value >> self.bits != 0 {
-            return Err(Misfit::TooLarge { value, bits: self.bits });
+            return Err(Misfit::TooLarge {
+                value,
+                bits: self.bits,
+            });
         }
         if self.align_log2 < 64 && value & ((1u64 << self.align_log2) - 1) != 0 {
-            return Err(Misfit::Misaligned { value, align_log2: self.align_log2 });
+            return Err(Misfit::Misaligned {
+                value,
+                align_log2: self.align_log2,
+            });
         }
         if value < self.least as u64 {
-            return Err(Misfit::TooSmall { value, least: self.least });
+            return Err(Misfit::TooSmall {
+                value,
+                least: self.least,
+            });
         }
         Ok(())
     }
@@ -244,7 +274,10 @@ impl Fit {
                 .checked_mul(i128::from(scale.cast_signed()))
                 .and_then(|p| p.checked_add(i128::from(add.cast_signed())));
             if exact != Some(i128::from(value)) {
-                return Err(Misfit::TooLarge { value, bits: self.bits });
+                return Err(Misfit::TooLarge {
+                    value,
+                    bits: self.bits,
+                });
             }
         }
         self.check(value)
@@ -274,7 +307,11 @@ pub struct Field {
 impl Field {
     /// Bits `shift + bits - 1 : shift`, counting ones.
     pub const fn new(shift: u8, bits: u8) -> Self {
-        Self { shift, bits, unit_log2: 0 }
+        Self {
+            shift,
+            bits,
+            unit_log2: 0,
+        }
     }
 
     /// The same field counting units of `2^unit_log2`.
@@ -284,7 +321,11 @@ impl Field {
 
     /// What a value must satisfy to go in.
     pub const fn fit(self) -> Fit {
-        Fit { bits: self.bits.saturating_add(self.unit_log2), align_log2: self.unit_log2, least: 0 }
+        Fit {
+            bits: self.bits.saturating_add(self.unit_log2),
+            align_log2: self.unit_log2,
+            least: 0,
+        }
     }
 
     /// The mask of the unshifted field.
@@ -297,7 +338,10 @@ impl Field {
         match self.fit().check(value) {
             Ok(()) => match (value >> self.unit_log2 as u32).checked_shl(self.shift as u32) {
                 Some(v) => Ok(v),
-                None => Err(Misfit::TooLarge { value, bits: self.bits }),
+                None => Err(Misfit::TooLarge {
+                    value,
+                    bits: self.bits,
+                }),
             },
             Err(e) => Err(e),
         }
@@ -306,7 +350,11 @@ impl Field {
 
 /// `bits` ones.
 pub(crate) const fn low_mask(bits: u8) -> u64 {
-    if bits >= 64 { u64::MAX } else { (1u64 << bits) - 1 }
+    if bits >= 64 {
+        u64::MAX
+    } else {
+        (1u64 << bits) - 1
+    }
 }
 
 #[cfg(test)]
@@ -327,10 +375,25 @@ mod tests {
     fn fit_refuses_the_first_value_outside() {
         let f = Fit::aligned(16, 4);
         assert_eq!(f.check(0xfff0), Ok(()));
-        assert_eq!(f.check(0x1_0000), Err(Misfit::TooLarge { value: 0x1_0000, bits: 16 }));
-        assert_eq!(f.check(0x18), Err(Misfit::Misaligned { value: 0x18, align_log2: 4 }));
+        assert_eq!(
+            f.check(0x1_0000),
+            Err(Misfit::TooLarge {
+                value: 0x1_0000,
+                bits: 16
+            })
+        );
+        assert_eq!(
+            f.check(0x18),
+            Err(Misfit::Misaligned {
+                value: 0x18,
+                align_log2: 4
+            })
+        );
         assert_eq!(Fit::ANY.check(u64::MAX), Ok(()));
-        assert_eq!(Fit::count(4).check(0), Err(Misfit::TooSmall { value: 0, least: 1 }));
+        assert_eq!(
+            Fit::count(4).check(0),
+            Err(Misfit::TooSmall { value: 0, least: 1 })
+        );
         assert_eq!(Fit::count(4).check(1), Ok(()));
     }
 

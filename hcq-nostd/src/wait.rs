@@ -58,9 +58,16 @@ pub enum WaitError {
 impl core::fmt::Display for WaitError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Timeout { wanted, seen, waited_ns } => {
+            Self::Timeout {
+                wanted,
+                seen,
+                waited_ns,
+            } => {
                 let ms = waited_ns / 1_000_000;
-                write!(f, "wait timed out: wanted {wanted}, seen {seen}, no progress for {ms} ms")
+                write!(
+                    f,
+                    "wait timed out: wanted {wanted}, seen {seen}, no progress for {ms} ms"
+                )
             }
             Self::Fault(fault) => write!(f, "{fault}"),
         }
@@ -107,7 +114,11 @@ pub fn wait(
         }
         let waited_ns = now.saturating_sub(since);
         if waited_ns >= timeout_ns {
-            return Err(WaitError::Timeout { wanted, seen, waited_ns });
+            return Err(WaitError::Timeout {
+                wanted,
+                seen,
+                waited_ns,
+            });
         }
     }
 }
@@ -144,13 +155,30 @@ mod tests {
 
     fn run(stores: &[(u64, u64)], fault_at: Option<u64>, wanted: u64) -> Result<u64, WaitError> {
         let mut cell = 0;
-        wait(SharedWord::from_mut(&mut cell), u64::MAX, wanted, 100, &mut Script { now: 0, stores, fault_at })
+        wait(
+            SharedWord::from_mut(&mut cell),
+            u64::MAX,
+            wanted,
+            100,
+            &mut Script {
+                now: 0,
+                stores,
+                fault_at,
+            },
+        )
     }
 
     #[test]
     fn progress_restarts_the_deadline() {
         assert_eq!(run(&[(90, 1), (180, 2), (270, 3)], None, 3), Ok(3));
-        assert_eq!(run(&[(90, 1), (200, 2)], None, 2), Err(WaitError::Timeout { wanted: 2, seen: 1, waited_ns: 100 }));
+        assert_eq!(
+            run(&[(90, 1), (200, 2)], None, 2),
+            Err(WaitError::Timeout {
+                wanted: 2,
+                seen: 1,
+                waited_ns: 100
+            })
+        );
     }
 
     #[test]
@@ -165,7 +193,11 @@ mod tests {
     fn the_mask_is_the_engines_width() {
         let mut cell = 0x5_0000_0001;
         let word = SharedWord::from_mut(&mut cell);
-        let mut policy = Script { now: 0, stores: &[], fault_at: None };
+        let mut policy = Script {
+            now: 0,
+            stores: &[],
+            fault_at: None,
+        };
         assert_eq!(wait(word, 0xffff_ffff, 1, 100, &mut policy), Ok(1));
         assert!(wait(word, 0xffff_ffff, 2, 100, &mut policy).is_err());
     }

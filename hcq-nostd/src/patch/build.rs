@@ -1,6 +1,9 @@
-use super::formula::{Derived, Formula, Site};
-use super::table::{DENSE_FLAG, FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, Special, TableError};
 use super::RegionId;
+use super::formula::{Derived, Formula, Site};
+use super::table::{
+    DENSE_FLAG, FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, Special,
+    TableError,
+};
 use crate::value::{Affine, Value, Var};
 
 /// Room that recording into a patch list takes, or lacks.
@@ -54,11 +57,24 @@ pub enum BuildError {
 impl core::fmt::Display for BuildError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
-            Self::NoRoom(r) => write!(f, "recording needed {} sites and {} derived variables", r.sites, r.derived),
-            Self::TableTooSmall { need, have } => write!(f, "the table needs {need} words, {have} were given"),
-            Self::NoSuchRegion { region } => write!(f, "a site is in region {region}, which was given no size"),
-            Self::Place { region, offset } => write!(f, "the site at {region}:{offset:#x} is outside or misaligned"),
-            Self::Overlap { region, offset } => write!(f, "two sites store to {region}:{offset:#x}"),
+            Self::NoRoom(r) => write!(
+                f,
+                "recording needed {} sites and {} derived variables",
+                r.sites, r.derived
+            ),
+            Self::TableTooSmall { need, have } => {
+                write!(f, "the table needs {need} words, {have} were given")
+            }
+            Self::NoSuchRegion { region } => {
+                write!(f, "a site is in region {region}, which was given no size")
+            }
+            Self::Place { region, offset } => write!(
+                f,
+                "the site at {region}:{offset:#x} is outside or misaligned"
+            ),
+            Self::Overlap { region, offset } => {
+                write!(f, "two sites store to {region}:{offset:#x}")
+            }
             Self::TooMany => write!(f, "too many sites, variables or regions"),
             Self::Malformed(e) => write!(f, "{e}"),
         }
@@ -93,7 +109,14 @@ pub(crate) struct Mark {
 impl<'m> PatchList<'m> {
     /// An empty list. A derived variable takes one derived slot and one site per variable that it is made of.
     pub fn new(sites: &'m mut [Site], derived: &'m mut [Derived]) -> Self {
-        Self { sites, site_len: 0, derived, derived_len: 0, vars: 0, planned: false }
+        Self {
+            sites,
+            site_len: 0,
+            derived,
+            derived_len: 0,
+            vars: 0,
+            planned: false,
+        }
     }
 
     /// A list for queues without variables.
@@ -113,7 +136,11 @@ impl<'m> PatchList<'m> {
 
     /// Forgets all sites and variables.
     pub fn clear(&mut self) {
-        self.rewind(Mark { sites: 0, derived: 0, vars: 0 });
+        self.rewind(Mark {
+            sites: 0,
+            derived: 0,
+            vars: 0,
+        });
         self.planned = false;
     }
 
@@ -124,7 +151,10 @@ impl<'m> PatchList<'m> {
 
     /// Room taken so far, or needed when it is more than there is.
     pub fn used(&self) -> PatchRoom {
-        PatchRoom { sites: self.site_len, derived: self.derived_len }
+        PatchRoom {
+            sites: self.site_len,
+            derived: self.derived_len,
+        }
     }
 
     /// The sites filed so far, in the order of recording until the list is built.
@@ -138,7 +168,11 @@ impl<'m> PatchList<'m> {
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        Mark { sites: self.site_len, derived: self.derived_len, vars: self.vars }
+        Mark {
+            sites: self.site_len,
+            derived: self.derived_len,
+            vars: self.vars,
+        }
     }
 
     pub(crate) fn rewind(&mut self, to: Mark) {
@@ -230,11 +264,20 @@ impl<'m> PatchList<'m> {
         self.planned = true;
 
         let (plain, rest) = sites.split_at(dense);
-        let formulas = rest.iter().filter(|s| s.formula != FEEDS_FORMULA).map(|s| s.formula + 1).max().unwrap_or(0);
+        let formulas = rest
+            .iter()
+            .filter(|s| s.formula != FEEDS_FORMULA)
+            .map(|s| s.formula + 1)
+            .max()
+            .unwrap_or(0);
         let runs = count_by(rest, |s| (s.var, s.formula, s.region));
         let dense_regions = count_by(plain, |s| s.region);
-        let starts = (vars as usize).checked_add(1).and_then(|n| n.checked_mul(dense_regions));
-        let words = starts.and_then(|n| n.checked_add(sites.len())).and_then(|n| u32::try_from(n).ok());
+        let starts = (vars as usize)
+            .checked_add(1)
+            .and_then(|n| n.checked_mul(dense_regions));
+        let words = starts
+            .and_then(|n| n.checked_add(sites.len()))
+            .and_then(|n| u32::try_from(n).ok());
         let header = Header::new(
             vars,
             u32::try_from(regions.len()).map_err(|_| BuildError::TooMany)?,
@@ -251,10 +294,16 @@ impl<'m> PatchList<'m> {
     ///
     /// # Errors
     /// [`BuildError`].
-    pub fn build<'t>(&mut self, regions: &[u64], out: &'t mut [u64]) -> Result<PatchTable<'t>, BuildError> {
+    pub fn build<'t>(
+        &mut self,
+        regions: &[u64],
+        out: &'t mut [u64],
+    ) -> Result<PatchTable<'t>, BuildError> {
         let (header, dense) = self.plan(regions)?;
         let (need, have) = (header.total_words(), out.len());
-        let out = out.get_mut(..need).ok_or(BuildError::TableTooSmall { need, have })?;
+        let out = out
+            .get_mut(..need)
+            .ok_or(BuildError::TableTooSmall { need, have })?;
         out.fill(0);
         let sites = self.sites.get(..self.site_len).unwrap_or_default();
         let derived = self.derived.get(..self.derived_len).unwrap_or_default();
@@ -272,8 +321,12 @@ fn check_places(sites: &mut [Site], regions: &[u64]) -> Result<(), BuildError> {
     let mut last = (Site::FEEDS, 0u64);
     for s in sites.iter().filter(|s| s.region != Site::FEEDS) {
         let (region, offset) = (s.region, s.offset);
-        let size = regions.get(usize::from(region)).ok_or(BuildError::NoSuchRegion { region })?;
-        let f = s.formula().ok_or(BuildError::Malformed(TableError::Formula { index: 0 }))?;
+        let size = regions
+            .get(usize::from(region))
+            .ok_or(BuildError::NoSuchRegion { region })?;
+        let f = s
+            .formula()
+            .ok_or(BuildError::Malformed(TableError::Formula { index: 0 }))?;
         let end = u64::from(offset) + u64::from(f.store.bytes());
         if end > *size || offset % f.store.align() != 0 {
             return Err(BuildError::Place { region, offset });
@@ -292,7 +345,8 @@ fn mark_plain(sites: &mut [Site], vars: u32) {
     for chunk in sites.chunk_by_mut(|a, b| a.region == b.region) {
         let mut plain = 0u64;
         for s in chunk.iter_mut() {
-            let is_plain = s.region != Site::FEEDS && s.formula().is_some_and(|f| f.is_plain(s.offset));
+            let is_plain =
+                s.region != Site::FEEDS && s.formula().is_some_and(|f| f.is_plain(s.offset));
             s.formula = if is_plain { DENSE } else { 0 };
             plain += u64::from(is_plain);
         }
@@ -316,7 +370,9 @@ fn arrange(sites: &mut [Site]) -> usize {
     }
     let (plain, rest) = sites.split_at_mut(dense);
     plain.sort_unstable_by_key(|s| (s.region, s.var, s.offset));
-    rest.sort_unstable_by(|a, b| (a.region == Site::FEEDS, a.key()).cmp(&(b.region == Site::FEEDS, b.key())));
+    rest.sort_unstable_by(|a, b| {
+        (a.region == Site::FEEDS, a.key()).cmp(&(b.region == Site::FEEDS, b.key()))
+    });
     let mut index = 0u32;
     let mut last = None;
     for s in rest.iter_mut() {
@@ -351,7 +407,11 @@ fn fill(
     let t = header.sections_mut(zerocopy::IntoBytes::as_mut_bytes(out))?;
     t.derived.copy_from_slice(derived);
     for (record, &bytes) in t.regions.iter_mut().zip(regions) {
-        *record = RegionRecord { bytes, starts: u32::MAX, reserved: 0 };
+        *record = RegionRecord {
+            bytes,
+            starts: u32::MAX,
+            reserved: 0,
+        };
     }
 
     // Dense regions: where each variable's offsets start, then the offsets.
@@ -380,7 +440,8 @@ fn fill(
             let nine = starts.get(block * 8..=block * 8 + 8);
             let single = nine.is_some_and(|n| {
                 let clear = |w: &u32| w & !DENSE_FLAG;
-                n.windows(2).all(|w| matches!(w, [a, b] if clear(b) == clear(a) + 1))
+                n.windows(2)
+                    .all(|w| matches!(w, [a, b] if clear(b) == clear(a) + 1))
             });
             if single {
                 *starts.get_mut(block * 8)? |= DENSE_FLAG;
@@ -391,11 +452,16 @@ fn fill(
 
     // Runs: sites of one variable, formula and region.
     let mut runs = t.runs.iter_mut();
-    for chunk in rest.chunk_by(|a, b| (a.var, a.formula, a.region) == (b.var, b.formula, b.region)) {
+    for chunk in rest.chunk_by(|a, b| (a.var, a.formula, a.region) == (b.var, b.formula, b.region))
+    {
         let s = chunk.first()?;
         *runs.next()? = Run {
             var: s.var,
-            region: if s.formula == FEEDS_FORMULA { 0 } else { s.region },
+            region: if s.formula == FEEDS_FORMULA {
+                0
+            } else {
+                s.region
+            },
             reserved: 0,
             formula: s.formula,
             first: u32::try_from(at).ok()?,
@@ -415,7 +481,11 @@ fn fill(
         let n = left.iter().take_while(|r| r.var / 64 == word).count();
         let (mine, others) = left.split_at(n);
         let bits = mine.iter().fold(0u64, |b, r| b | 1 << (r.var % 64));
-        *special = Special { bits, first_run, reserved: 0 };
+        *special = Special {
+            bits,
+            first_run,
+            reserved: 0,
+        };
         first_run = first_run.checked_add(u32::try_from(n).ok()?)?;
         left = others;
     }

@@ -87,14 +87,27 @@ pub struct Formula {
 
 impl From<Var> for Affine {
     fn from(var: Var) -> Self {
-        Self { var, scale: 1, add: 0 }
+        Self {
+            var,
+            scale: 1,
+            add: 0,
+        }
     }
 }
 
 impl Formula {
     /// All 64 bits, as they are.
     pub fn whole(of: impl Into<Affine>) -> Self {
-        Self { of: of.into(), shr: 0, mask: u64::MAX, shl: 0, base: 0, swap: false, store: Store::W64, fit: Fit::ANY }
+        Self {
+            of: of.into(),
+            shr: 0,
+            mask: u64::MAX,
+            shl: 0,
+            base: 0,
+            swap: false,
+            store: Store::W64,
+            fit: Fit::ANY,
+        }
     }
 
     /// A bit-field of a 32-bit word whose other bits are `base`.
@@ -113,18 +126,31 @@ impl Formula {
 
     /// The low 32 bits of a value of which another site stores the rest.
     pub fn low(of: impl Into<Affine>, fit: Fit) -> Self {
-        Self { mask: 0xffff_ffff, store: Store::W32, fit, ..Self::whole(of) }
+        Self {
+            mask: 0xffff_ffff,
+            store: Store::W32,
+            fit,
+            ..Self::whole(of)
+        }
     }
 
     /// The high 32 bits of a value of which another site stores the rest.
     pub fn high(of: impl Into<Affine>, fit: Fit) -> Self {
-        Self { shr: 32, ..Self::low(of, fit) }
+        Self {
+            shr: 32,
+            ..Self::low(of, fit)
+        }
     }
 
     /// The whole value, in a narrower store.
     pub fn narrow(of: impl Into<Affine>, store: Store) -> Self {
         let bits = store.bytes() as u8 * 8;
-        Self { mask: low_mask(bits), store, fit: Fit::bits(bits), ..Self::whole(of) }
+        Self {
+            mask: low_mask(bits),
+            store,
+            fit: Fit::bits(bits),
+            ..Self::whole(of)
+        }
     }
 
     /// The same with its bytes reversed, as the registers of network cards want them.
@@ -134,7 +160,8 @@ impl Formula {
 
     /// What is stored for `x`, in the low bits.
     pub const fn eval(&self, x: u64) -> u64 {
-        let field = ((self.of.eval(x) >> (self.shr as u32 & 63)) & self.mask) << (self.shl as u32 & 63);
+        let field =
+            ((self.of.eval(x) >> (self.shr as u32 & 63)) & self.mask) << (self.shl as u32 & 63);
         let word = self.base.wrapping_add(field);
         let word = match (self.swap, self.store) {
             (false, _) | (true, Store::W8) => word,
@@ -235,20 +262,33 @@ impl Site {
     }
 
     pub(super) fn feeds(var: u32, derived: u32) -> Self {
-        Self { var, offset: derived, region: Self::FEEDS, ..Self::EMPTY }
+        Self {
+            var,
+            offset: derived,
+            region: Self::FEEDS,
+            ..Self::EMPTY
+        }
     }
 
     /// The formula, if the numbers are one.
     pub fn formula(&self) -> Option<Formula> {
         Some(Formula {
-            of: Affine { var: Var(self.var), scale: self.scale, add: self.add },
+            of: Affine {
+                var: Var(self.var),
+                scale: self.scale,
+                add: self.add,
+            },
             shr: (self.shr < 64).then_some(self.shr)?,
             mask: self.mask,
             shl: (self.shl < 64).then_some(self.shl)?,
             base: self.base,
             swap: self.swap != 0,
             store: Store::from_u8(self.store)?,
-            fit: Fit { bits: self.bits, align_log2: self.align_log2, least: self.least },
+            fit: Fit {
+                bits: self.bits,
+                align_log2: self.align_log2,
+                least: self.least,
+            },
         })
     }
 
@@ -259,15 +299,21 @@ impl Site {
 
     /// All but place and variable, for grouping.
     pub(super) fn key(&self) -> (u64, u64, u64, u64, [u8; 7]) {
-        (self.scale, self.add, self.mask, self.base, [
-            self.store,
-            self.swap,
-            self.shr,
-            self.shl,
-            self.bits,
-            self.align_log2,
-            self.least,
-        ])
+        (
+            self.scale,
+            self.add,
+            self.mask,
+            self.base,
+            [
+                self.store,
+                self.swap,
+                self.shr,
+                self.shl,
+                self.bits,
+                self.align_log2,
+                self.least,
+            ],
+        )
     }
 }
 
@@ -286,7 +332,16 @@ pub struct Term {
 }
 
 impl Term {
-    const EMPTY: Self = Self { scale: 0, add: 0, mask: 0, var: 0, shr: 0, shl: 0, bits: 64, align_log2: 0 };
+    const EMPTY: Self = Self {
+        scale: 0,
+        add: 0,
+        mask: 0,
+        var: 0,
+        shr: 0,
+        shl: 0,
+        bits: 64,
+        align_log2: 0,
+    };
 
     /// A variable, adjusted, in a bit-field. `Field::new(0, 64)` takes it whole.
     pub fn new(of: impl Into<Affine>, field: Field) -> Self {
@@ -311,7 +366,11 @@ impl Term {
     /// Bits `from + bits - 1 : from` of a variable, moved to bit `shl`, cutting the others: the lap of an index into a
     /// ring.
     pub fn part(of: impl Into<Affine>, from: u8, bits: u8, shl: u8) -> Self {
-        Self { bits: 64, align_log2: 0, ..Self::new(of, Field::new(shl, bits).unit(from)) }
+        Self {
+            bits: 64,
+            align_log2: 0,
+            ..Self::new(of, Field::new(shl, bits).unit(from))
+        }
     }
 
     pub(super) fn var(&self) -> u32 {
@@ -359,7 +418,12 @@ pub struct Derived {
 
 impl Derived {
     /// Fills the memory for derived variables before use.
-    pub const EMPTY: Self = Self { base: 0, terms: [Term::EMPTY; 3], kind: 0, out: 0 };
+    pub const EMPTY: Self = Self {
+        base: 0,
+        terms: [Term::EMPTY; 3],
+        kind: 0,
+        out: 0,
+    };
 
     const PRODUCT: u32 = 4;
     /// The part of `kind` without the flags.
@@ -370,18 +434,28 @@ impl Derived {
     /// The same with the bytes of its low 32 bits reversed, as a network card reads them. A result that needs more bits
     /// is refused at launch.
     pub fn swapped32(self) -> Self {
-        Self { kind: self.kind & Self::SHAPE | Self::SWAP32, ..self }
+        Self {
+            kind: self.kind & Self::SHAPE | Self::SWAP32,
+            ..self
+        }
     }
 
     /// The same with all its bytes reversed.
     pub fn swapped64(self) -> Self {
-        Self { kind: self.kind & Self::SHAPE | Self::SWAP64, ..self }
+        Self {
+            kind: self.kind & Self::SHAPE | Self::SWAP64,
+            ..self
+        }
     }
 
     /// `a * b`. A product that leaves 64 bits is refused at launch.
     pub fn product(a: impl Into<Affine>, b: impl Into<Affine>) -> Self {
         let whole = Field::new(0, 64);
-        Self { kind: Self::PRODUCT, terms: [Term::new(a, whole), Term::new(b, whole), Term::EMPTY], ..Self::EMPTY }
+        Self {
+            kind: Self::PRODUCT,
+            terms: [Term::new(a, whole), Term::new(b, whole), Term::EMPTY],
+            ..Self::EMPTY
+        }
     }
 
     /// `base` plus up to three fields; `None` for none or more.
@@ -389,20 +463,32 @@ impl Derived {
         let mut terms = [Term::EMPTY; 3];
         terms.get_mut(..fields.len())?.copy_from_slice(fields);
         let kind = u32::try_from(fields.len()).ok().filter(|&n| n > 0)?;
-        Some(Self { base, terms, kind, out: 0 })
+        Some(Self {
+            base,
+            terms,
+            kind,
+            out: 0,
+        })
     }
 
     /// The terms in use; empty for a kind that does not exist.
     pub(super) fn inputs(&self) -> &[Term] {
         let shape = self.kind & Self::SHAPE;
-        let n = if shape == Self::PRODUCT { 2 } else { shape as usize };
+        let n = if shape == Self::PRODUCT {
+            2
+        } else {
+            shape as usize
+        };
         self.terms.get(..n).unwrap_or_default()
     }
 
     pub(super) fn is_sound(&self) -> bool {
         matches!(self.kind & !Self::SHAPE, 0 | Self::SWAP32 | Self::SWAP64)
             && !self.inputs().is_empty()
-            && self.inputs().iter().all(|t| t.is_sound() && t.var < self.out)
+            && self
+                .inputs()
+                .iter()
+                .all(|t| t.is_sound() && t.var < self.out)
     }
 
     pub(super) fn same_as(&self, other: &Self) -> bool {
@@ -415,7 +501,8 @@ impl Derived {
         match self.kind & !Self::SHAPE {
             Self::SWAP32 => {
                 let var = self.inputs().first().map_or(0, |t| t.var);
-                let narrow = u32::try_from(value).map_err(|_| (Var(var), Misfit::TooLarge { value, bits: 32 }))?;
+                let narrow = u32::try_from(value)
+                    .map_err(|_| (Var(var), Misfit::TooLarge { value, bits: 32 }))?;
                 Ok(narrow.swap_bytes().into())
             }
             Self::SWAP64 => Ok(value.swap_bytes()),

@@ -59,14 +59,23 @@ pub enum PatchError {
 impl core::fmt::Display for PatchError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
-            Self::StateTooSmall { need, have } => write!(f, "the state needs {need} words, {have} were given"),
+            Self::StateTooSmall { need, have } => {
+                write!(f, "the state needs {need} words, {have} were given")
+            }
             Self::Unresolved { var } => write!(f, "variable {} has no value", var.index()),
-            Self::NoSuchVariable { var, vars } => write!(f, "no variable {} among {vars}", var.index()),
-            Self::IsDerived { var } => write!(f, "variable {} is computed from others", var.index()),
+            Self::NoSuchVariable { var, vars } => {
+                write!(f, "no variable {} among {vars}", var.index())
+            }
+            Self::IsDerived { var } => {
+                write!(f, "variable {} is computed from others", var.index())
+            }
             Self::Misfit { var, misfit } => write!(f, "variable {}: {misfit}", var.index()),
             Self::RegionCount { need, have } => write!(f, "{need} regions needed, {have} given"),
             Self::Region { index, need, have } => {
-                write!(f, "region {index} needs {need} bytes at an 8-byte boundary, {have} were given")
+                write!(
+                    f,
+                    "region {index} needs {need} bytes at an 8-byte boundary, {have} were given"
+                )
             }
         }
     }
@@ -103,7 +112,9 @@ impl<'m> Patcher<'m> {
         let state = state.get_mut(..need).ok_or(too_small)?;
         state.fill(0);
         let bits = table.special.len();
-        let (values, maps) = state.split_at_mut_checked(table.vars() as usize).ok_or(too_small)?;
+        let (values, maps) = state
+            .split_at_mut_checked(table.vars() as usize)
+            .ok_or(too_small)?;
         let (dirty, unknown) = maps.split_at_mut_checked(bits).ok_or(too_small)?;
         for (u, s) in unknown.iter_mut().zip(table.special) {
             *u = s.bits;
@@ -116,7 +127,15 @@ impl<'m> Patcher<'m> {
                 }
             }
         }
-        let mut patcher = Self { table, values, dirty, unknown, unknown_left: true, dirty_from: 0, dirty_to: 0 };
+        let mut patcher = Self {
+            table,
+            values,
+            dirty,
+            unknown,
+            unknown_left: true,
+            dirty_from: 0,
+            dirty_to: 0,
+        };
         // Derived variables are computed, whoever uses them.
         for d in table.derived {
             if let Some(u) = patcher.unknown.get_mut(d.out as usize / 64) {
@@ -135,7 +154,10 @@ impl<'m> Patcher<'m> {
     /// The value that the next launch uses, if the variable has one.
     pub fn get(&self, var: Var) -> Option<u64> {
         let unknown = self.unknown.get(var.0 as usize / 64)? >> (var.0 % 64) & 1;
-        self.values.get(var.0 as usize).copied().filter(|_| unknown == 0)
+        self.values
+            .get(var.0 as usize)
+            .copied()
+            .filter(|_| unknown == 0)
     }
 
     /// Gives a variable its value from the next launch on.
@@ -148,7 +170,10 @@ impl<'m> Patcher<'m> {
             return Err(PatchError::IsDerived { var });
         }
         if var.0 >= self.table.vars() {
-            return Err(PatchError::NoSuchVariable { var, vars: self.table.vars() });
+            return Err(PatchError::NoSuchVariable {
+                var,
+                vars: self.table.vars(),
+            });
         }
         self.put(var.0, value);
         Ok(())
@@ -160,8 +185,14 @@ impl<'m> Patcher<'m> {
     /// [`PatchError::NoSuchVariable`], [`PatchError::IsDerived`]; nothing has changed then.
     pub fn set_all(&mut self, first: Var, values: &[u64]) -> Result<(), PatchError> {
         let vars = self.table.vars();
-        let end = u32::try_from(values.len()).ok().and_then(|n| first.0.checked_add(n)).filter(|&e| e <= vars);
-        let end = end.ok_or(PatchError::NoSuchVariable { var: Var(vars), vars })?;
+        let end = u32::try_from(values.len())
+            .ok()
+            .and_then(|n| first.0.checked_add(n))
+            .filter(|&e| e <= vars);
+        let end = end.ok_or(PatchError::NoSuchVariable {
+            var: Var(vars),
+            vars,
+        })?;
         let derived = self.table.derived;
         let at = derived.partition_point(|d| d.out < first.0);
         if let Some(d) = derived.get(at).filter(|d| d.out < end) {
@@ -188,7 +219,9 @@ impl<'m> Patcher<'m> {
     /// Blocks of eight variables from block `first` on.
     fn put_blocks(&mut self, first: usize, blocks: &[[u64; 8]]) {
         let (old, _) = self.values.as_chunks_mut::<8>();
-        let Some(old) = old.get_mut(first..) else { return };
+        let Some(old) = old.get_mut(first..) else {
+            return;
+        };
         let mut touched = first;
         for (i, (old, new)) in (first..).zip(old.iter_mut().zip(blocks)) {
             let mut changed = 0u64;
@@ -230,9 +263,11 @@ impl<'m> Patcher<'m> {
     #[inline]
     fn put(&mut self, var: u32, value: u64) {
         let (word, bit) = (var as usize / 64, 1u64 << (var % 64));
-        let (Some(slot), Some(dirty), Some(unknown)) =
-            (self.values.get_mut(var as usize), self.dirty.get_mut(word), self.unknown.get_mut(word))
-        else {
+        let (Some(slot), Some(dirty), Some(unknown)) = (
+            self.values.get_mut(var as usize),
+            self.dirty.get_mut(word),
+            self.unknown.get_mut(word),
+        ) else {
             return;
         };
         if *slot == value && *unknown & bit == 0 {
@@ -268,7 +303,9 @@ impl<'m> Patcher<'m> {
     /// [`PatchError`]; nothing was stored then, and the changes are still to be made.
     pub fn apply(&mut self, regions: &mut [Region<'_>]) -> Result<usize, PatchError> {
         if self.unknown_left {
-            return Err(PatchError::Unresolved { var: self.first_unknown() });
+            return Err(PatchError::Unresolved {
+                var: self.first_unknown(),
+            });
         }
         let checked = stores::check(&self.table, regions)?;
         if !self.is_dirty() {
@@ -277,7 +314,14 @@ impl<'m> Patcher<'m> {
         self.resolve()?;
         let mut stored = 0;
         for word in self.dirty_from..self.dirty_to {
-            let Some(changed) = self.dirty.get_mut(word).map(core::mem::take).filter(|&c| c != 0) else { continue };
+            let Some(changed) = self
+                .dirty
+                .get_mut(word)
+                .map(core::mem::take)
+                .filter(|&c| c != 0)
+            else {
+                continue;
+            };
             if self.table.has_dense {
                 stored += self.store_dense(checked, word, changed, regions);
             }
@@ -311,7 +355,9 @@ impl<'m> Patcher<'m> {
                 }
                 let bit = left.trailing_zeros();
                 done |= u64::MAX >> (63 - bit);
-                let var = u32::try_from(word * 64).unwrap_or(u32::MAX).saturating_add(bit);
+                let var = u32::try_from(word * 64)
+                    .unwrap_or(u32::MAX)
+                    .saturating_add(bit);
                 let value = self.values.get(var as usize).copied().unwrap_or(0);
                 for run in self.table.runs_of(var) {
                     self.resolve_run(run, value)?;
@@ -324,14 +370,25 @@ impl<'m> Patcher<'m> {
 
     fn resolve_run(&mut self, run: &Run, value: u64) -> Result<(), PatchError> {
         if run.formula != FEEDS_FORMULA {
-            let formula = self.table.formulas.get(run.formula as usize).and_then(|f| f.formula(run.var));
+            let formula = self
+                .table
+                .formulas
+                .get(run.formula as usize)
+                .and_then(|f| f.formula(run.var));
             let check = formula.map_or(Ok(()), |f| f.check(value));
-            return check.map_err(|misfit| PatchError::Misfit { var: Var(run.var), misfit });
+            return check.map_err(|misfit| PatchError::Misfit {
+                var: Var(run.var),
+                misfit,
+            });
         }
         for &index in self.table.run_words(run) {
-            let Some(d) = self.table.derived.get(index as usize) else { continue };
+            let Some(d) = self.table.derived.get(index as usize) else {
+                continue;
+            };
             let of = |var: u32| self.values.get(var as usize).copied().unwrap_or(0);
-            let out = d.eval(of).map_err(|(var, misfit)| PatchError::Misfit { var, misfit })?;
+            let out = d
+                .eval(of)
+                .map_err(|(var, misfit)| PatchError::Misfit { var, misfit })?;
             // Not `put`: the first time the value may equal the initial zero, and must be stored all the same.
             if let Some(slot) = self.values.get_mut(d.out as usize) {
                 *slot = out;
@@ -345,10 +402,18 @@ impl<'m> Patcher<'m> {
     }
 
     /// The dense sites of changed variables of one word of the maps.
-    fn store_dense(&self, checked: Checked, word: usize, changed: u64, regions: &mut [Region<'_>]) -> usize {
+    fn store_dense(
+        &self,
+        checked: Checked,
+        word: usize,
+        changed: u64,
+        regions: &mut [Region<'_>],
+    ) -> usize {
         let mut stored = 0;
         for (record, region) in self.table.regions.iter().zip(regions) {
-            let Some(starts) = self.table.starts(record) else { continue };
+            let Some(starts) = self.table.starts(record) else {
+                continue;
+            };
             for block in 0..8usize {
                 let bits = changed >> (block * 8) & 0xff;
                 if bits == 0 {
@@ -358,7 +423,11 @@ impl<'m> Patcher<'m> {
                 let start = starts.get(var).copied().unwrap_or(0);
                 if bits == 0xff && start & DENSE_FLAG != 0 {
                     let first = (start & !DENSE_FLAG) as usize;
-                    let offsets = self.table.words.get(first..).and_then(|w| w.first_chunk::<8>());
+                    let offsets = self
+                        .table
+                        .words
+                        .get(first..)
+                        .and_then(|w| w.first_chunk::<8>());
                     let values = self.values.get(var..).and_then(|v| v.first_chunk::<8>());
                     if let (Some(offsets), Some(values)) = (offsets, values) {
                         stores::eight(checked, region, offsets, values);
@@ -371,9 +440,13 @@ impl<'m> Patcher<'m> {
                     let v = var + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
                     let range = (starts.get(v), starts.get(v + 1), self.values.get(v));
-                    let (Some(&from), Some(&to), Some(&value)) = range else { continue };
+                    let (Some(&from), Some(&to), Some(&value)) = range else {
+                        continue;
+                    };
                     let range = (from & !DENSE_FLAG) as usize..(to & !DENSE_FLAG) as usize;
-                    let Some(offsets) = self.table.words.get(range) else { continue };
+                    let Some(offsets) = self.table.words.get(range) else {
+                        continue;
+                    };
                     stores::plain(checked, region, offsets, value);
                     stored += offsets.len();
                 }
@@ -383,16 +456,30 @@ impl<'m> Patcher<'m> {
     }
 
     /// The runs of changed variables of one word of the maps.
-    fn store_runs(&self, checked: Checked, word: usize, mut special: u64, regions: &mut [Region<'_>]) -> usize {
+    fn store_runs(
+        &self,
+        checked: Checked,
+        word: usize,
+        mut special: u64,
+        regions: &mut [Region<'_>],
+    ) -> usize {
         let mut stored = 0;
         while special != 0 {
             let bit = special.trailing_zeros();
             special &= special - 1;
-            let var = u32::try_from(word * 64).unwrap_or(u32::MAX).saturating_add(bit);
+            let var = u32::try_from(word * 64)
+                .unwrap_or(u32::MAX)
+                .saturating_add(bit);
             let value = self.values.get(var as usize).copied().unwrap_or(0);
             for run in self.table.runs_of(var) {
-                let formula = self.table.formulas.get(run.formula as usize).and_then(|f| f.formula(var));
-                let (Some(formula), Some(region)) = (formula, regions.get_mut(usize::from(run.region))) else {
+                let formula = self
+                    .table
+                    .formulas
+                    .get(run.formula as usize)
+                    .and_then(|f| f.formula(var));
+                let (Some(formula), Some(region)) =
+                    (formula, regions.get_mut(usize::from(run.region)))
+                else {
                     continue;
                 };
                 let offsets = self.table.run_words(run);

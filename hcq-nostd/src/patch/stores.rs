@@ -1,6 +1,9 @@
 //! The launch loop's stores. Offsets were checked when the table was parsed and regions are checked once per launch, so
 //! that nothing is checked per store.
-#![allow(unsafe_code, reason = "stores through offsets that the table's constructor checked")]
+#![allow(
+    unsafe_code,
+    reason = "stores through offsets that the table's constructor checked"
+)]
 
 use super::formula::Store;
 use super::patcher::PatchError;
@@ -19,7 +22,11 @@ pub(super) fn check(table: &PatchTable<'_>, regions: &[Region<'_>]) -> Result<Ch
     }
     for (index, (record, region)) in table.regions.iter().zip(regions).enumerate() {
         if (region.len() as u64) < record.bytes || !region.as_ptr().cast::<u64>().is_aligned() {
-            return Err(PatchError::Region { index, need: record.bytes, have: region.len() as u64 });
+            return Err(PatchError::Region {
+                index,
+                need: record.bytes,
+                have: region.len() as u64,
+            });
         }
     }
     Ok(Checked(()))

@@ -137,14 +137,22 @@ impl FormulaRecord {
 
     pub(super) fn formula(&self, var: u32) -> Option<Formula> {
         Some(Formula {
-            of: Affine { var: Var(var), scale: self.scale, add: self.add },
+            of: Affine {
+                var: Var(var),
+                scale: self.scale,
+                add: self.add,
+            },
             shr: (self.shr < 64).then_some(self.shr)?,
             mask: self.mask,
             shl: (self.shl < 64).then_some(self.shl)?,
             base: self.base,
             swap: self.swap != 0,
             store: Store::from_u8(self.store)?,
-            fit: Fit { bits: self.bits, align_log2: self.align_log2, least: self.least },
+            fit: Fit {
+                bits: self.bits,
+                align_log2: self.align_log2,
+                least: self.least,
+            },
         })
     }
 }
@@ -177,7 +185,9 @@ pub(super) struct Run {
     pub(super) count: u32,
 }
 
-const _: () = assert!(size_of::<Header>() == 40 && size_of::<FormulaRecord>() == 40 && size_of::<Run>() == 20);
+const _: () = assert!(
+    size_of::<Header>() == 40 && size_of::<FormulaRecord>() == 40 && size_of::<Run>() == 20
+);
 const _: () = assert!(size_of::<Derived>() == 112 && size_of::<Site>() == 56);
 
 /// The sections while they are written.
@@ -192,9 +202,26 @@ pub(super) struct SectionsMut<'a> {
 
 impl Header {
     /// `None` if the size is beyond what this machine can address.
-    pub(super) fn new(vars: u32, regions: u32, derived: u32, formulas: u32, runs: u32, words: u32) -> Option<Self> {
-        let mut header =
-            Self { magic: MAGIC, version: VERSION, reserved: 0, vars, regions, derived, formulas, runs, words, bytes: 0 };
+    pub(super) fn new(
+        vars: u32,
+        regions: u32,
+        derived: u32,
+        formulas: u32,
+        runs: u32,
+        words: u32,
+    ) -> Option<Self> {
+        let mut header = Self {
+            magic: MAGIC,
+            version: VERSION,
+            reserved: 0,
+            vars,
+            regions,
+            derived,
+            formulas,
+            runs,
+            words,
+            bytes: 0,
+        };
         header.bytes = header.computed_bytes()?;
         isize::try_from(header.bytes).ok()?;
         Some(header)
@@ -220,14 +247,24 @@ impl Header {
     pub(super) fn sections_mut<'a>(&self, bytes: &'a mut [u8]) -> Option<SectionsMut<'a>> {
         let (header, rest) = Header::mut_from_prefix(bytes).ok()?;
         *header = *self;
-        let (derived, rest) = <[Derived]>::mut_from_prefix_with_elems(rest, self.derived as usize).ok()?;
-        let (formulas, rest) = <[FormulaRecord]>::mut_from_prefix_with_elems(rest, self.formulas as usize).ok()?;
-        let (regions, rest) = <[RegionRecord]>::mut_from_prefix_with_elems(rest, self.regions as usize).ok()?;
+        let (derived, rest) =
+            <[Derived]>::mut_from_prefix_with_elems(rest, self.derived as usize).ok()?;
+        let (formulas, rest) =
+            <[FormulaRecord]>::mut_from_prefix_with_elems(rest, self.formulas as usize).ok()?;
+        let (regions, rest) =
+            <[RegionRecord]>::mut_from_prefix_with_elems(rest, self.regions as usize).ok()?;
         let specials = self.vars.div_ceil(64) as usize;
         let (special, rest) = <[Special]>::mut_from_prefix_with_elems(rest, specials).ok()?;
         let (runs, rest) = <[Run]>::mut_from_prefix_with_elems(rest, self.runs as usize).ok()?;
         let (words, _) = <[u32]>::mut_from_prefix_with_elems(rest, self.words as usize).ok()?;
-        Some(SectionsMut { derived, formulas, regions, special, runs, words })
+        Some(SectionsMut {
+            derived,
+            formulas,
+            regions,
+            special,
+            runs,
+            words,
+        })
     }
 }
 
@@ -264,24 +301,43 @@ impl<'t> PatchTable<'t> {
             return Err(TableError::Magic);
         }
         if header.version != VERSION {
-            return Err(TableError::Version { seen: header.version });
+            return Err(TableError::Version {
+                seen: header.version,
+            });
         }
-        if header.computed_bytes() != Some(header.bytes) || u64::try_from(have).ok() != Some(header.bytes) {
+        if header.computed_bytes() != Some(header.bytes)
+            || u64::try_from(have).ok() != Some(header.bytes)
+        {
             return Err(size);
         }
         let specials = header.vars.div_ceil(64) as usize;
         let (derived, rest) =
-            <[Derived]>::ref_from_prefix_with_elems(rest, header.derived as usize).map_err(|_| size)?;
+            <[Derived]>::ref_from_prefix_with_elems(rest, header.derived as usize)
+                .map_err(|_| size)?;
         let (formulas, rest) =
-            <[FormulaRecord]>::ref_from_prefix_with_elems(rest, header.formulas as usize).map_err(|_| size)?;
+            <[FormulaRecord]>::ref_from_prefix_with_elems(rest, header.formulas as usize)
+                .map_err(|_| size)?;
         let (regions, rest) =
-            <[RegionRecord]>::ref_from_prefix_with_elems(rest, header.regions as usize).map_err(|_| size)?;
-        let (special, rest) = <[Special]>::ref_from_prefix_with_elems(rest, specials).map_err(|_| size)?;
-        let (runs, rest) = <[Run]>::ref_from_prefix_with_elems(rest, header.runs as usize).map_err(|_| size)?;
-        let (words, _) = <[u32]>::ref_from_prefix_with_elems(rest, header.words as usize).map_err(|_| size)?;
+            <[RegionRecord]>::ref_from_prefix_with_elems(rest, header.regions as usize)
+                .map_err(|_| size)?;
+        let (special, rest) =
+            <[Special]>::ref_from_prefix_with_elems(rest, specials).map_err(|_| size)?;
+        let (runs, rest) =
+            <[Run]>::ref_from_prefix_with_elems(rest, header.runs as usize).map_err(|_| size)?;
+        let (words, _) =
+            <[u32]>::ref_from_prefix_with_elems(rest, header.words as usize).map_err(|_| size)?;
         let has_dense = regions.iter().any(|r| r.starts != u32::MAX);
-        let table =
-            Self { bytes, vars: header.vars, derived, formulas, regions, special, runs, words, has_dense };
+        let table = Self {
+            bytes,
+            vars: header.vars,
+            derived,
+            formulas,
+            regions,
+            special,
+            runs,
+            words,
+            has_dense,
+        };
         table.check_derived()?;
         table.check_formulas()?;
         table.check_dense()?;
@@ -313,7 +369,8 @@ impl<'t> PatchTable<'t> {
             if record.starts == u32::MAX {
                 continue;
             }
-            self.check_dense_region(record).ok_or(TableError::Dense { region })?;
+            self.check_dense_region(record)
+                .ok_or(TableError::Dense { region })?;
         }
         Ok(())
     }
@@ -330,7 +387,9 @@ impl<'t> PatchTable<'t> {
             }
             if a & DENSE_FLAG != 0 {
                 let nine = starts.get(var..var.checked_add(9)?)?;
-                let single = nine.windows(2).all(|w| matches!(w, [a, b] if clear(*b) == clear(*a) + 1));
+                let single = nine
+                    .windows(2)
+                    .all(|w| matches!(w, [a, b] if clear(*b) == clear(*a) + 1));
                 if var % 8 != 0 || !single {
                     return None;
                 }
@@ -357,12 +416,22 @@ impl<'t> PatchTable<'t> {
                 return Err(bad);
             }
             let sound = if run.formula == FEEDS_FORMULA {
-                offsets.iter().all(|&d| self.derived.get(d as usize).is_some_and(|d| d.out > run.var))
+                offsets.iter().all(|&d| {
+                    self.derived
+                        .get(d as usize)
+                        .is_some_and(|d| d.out > run.var)
+                })
             } else {
                 let record = self.regions.get(usize::from(run.region)).ok_or(bad)?;
-                let formula = self.formulas.get(run.formula as usize).and_then(|f| f.formula(run.var)).ok_or(bad)?;
+                let formula = self
+                    .formulas
+                    .get(run.formula as usize)
+                    .and_then(|f| f.formula(run.var))
+                    .ok_or(bad)?;
                 let (bytes, align) = (formula.store.bytes(), formula.store.align());
-                offsets.iter().all(|&o| u64::from(o) + u64::from(bytes) <= record.bytes && o % align == 0)
+                offsets
+                    .iter()
+                    .all(|&o| u64::from(o) + u64::from(bytes) <= record.bytes && o % align == 0)
             };
             if !sound {
                 return Err(bad);
@@ -397,13 +466,18 @@ impl<'t> PatchTable<'t> {
     /// The words of a run; fewer than it counts if it leaves the table.
     pub(super) fn run_words(&self, run: &Run) -> &'t [u32] {
         let first = run.first as usize;
-        first.checked_add(run.count as usize).and_then(|end| self.words.get(first..end)).unwrap_or_default()
+        first
+            .checked_add(run.count as usize)
+            .and_then(|end| self.words.get(first..end))
+            .unwrap_or_default()
     }
 
     /// The runs of one variable.
     pub(super) fn runs_of(&self, var: u32) -> &'t [Run] {
         let special = self.special.get(var as usize / 64);
-        let tail = special.and_then(|s| self.runs.get(s.first_run as usize..)).unwrap_or_default();
+        let tail = special
+            .and_then(|s| self.runs.get(s.first_run as usize..))
+            .unwrap_or_default();
         let from = tail.partition_point(|r| r.var < var);
         let tail = tail.get(from..).unwrap_or_default();
         let len = tail.iter().take_while(|r| r.var == var).count();
@@ -422,11 +496,19 @@ impl<'t> PatchTable<'t> {
 
     /// Number of sites.
     pub fn sites(&self) -> usize {
-        let dense = self.regions.iter().filter_map(|r| self.starts(r)).filter_map(|s| {
-            let (first, last) = (s.first()?, s.last()?);
-            Some((last - (first & !DENSE_FLAG)) as usize)
-        });
-        let runs = self.runs.iter().filter(|r| r.formula != FEEDS_FORMULA).map(|r| r.count as usize);
+        let dense = self
+            .regions
+            .iter()
+            .filter_map(|r| self.starts(r))
+            .filter_map(|s| {
+                let (first, last) = (s.first()?, s.last()?);
+                Some((last - (first & !DENSE_FLAG)) as usize)
+            });
+        let runs = self
+            .runs
+            .iter()
+            .filter(|r| r.formula != FEEDS_FORMULA)
+            .map(|r| r.count as usize);
         dense.sum::<usize>() + runs.sum::<usize>()
     }
 

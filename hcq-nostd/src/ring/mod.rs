@@ -80,9 +80,14 @@ pub enum RingError {
 impl core::fmt::Display for RingError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
-            Self::Shape { bytes, entry } => write!(f, "{bytes} bytes are no ring of {entry}-byte entries"),
+            Self::Shape { bytes, entry } => {
+                write!(f, "{bytes} bytes are no ring of {entry}-byte entries")
+            }
             Self::Consumed { get, last, put } => {
-                write!(f, "the device says it consumed {get} entries, after {last}, of {put}")
+                write!(
+                    f,
+                    "the device says it consumed {get} entries, after {last}, of {put}"
+                )
             }
             Self::TooLarge { need, len } => write!(f, "{need} entries do not fit a ring of {len}"),
             Self::Fill(e) => write!(f, "{e}"),
@@ -141,7 +146,13 @@ impl<'m> Ring<'m> {
             return Err(RingError::Shape { bytes, entry });
         }
         let len = (bytes / entry) as u64;
-        Ok(Self { memory, entry, len, put: 0, get: 0 })
+        Ok(Self {
+            memory,
+            entry,
+            len,
+            put: 0,
+            get: 0,
+        })
     }
 
     /// Entries in all.
@@ -176,7 +187,11 @@ impl<'m> Ring<'m> {
     #[inline]
     pub fn consumed(&mut self, get: u64) -> Result<(), RingError> {
         if get < self.get || get > self.put {
-            return Err(RingError::Consumed { get, last: self.get, put: self.put });
+            return Err(RingError::Consumed {
+                get,
+                last: self.get,
+                put: self.put,
+            });
         }
         self.get = get;
         Ok(())
@@ -193,7 +208,11 @@ impl<'m> Ring<'m> {
             return Err(WouldBlock { need: n, free });
         }
         let first = self.put;
-        Ok(Hole { ring: self, first, n })
+        Ok(Hole {
+            ring: self,
+            first,
+            n,
+        })
     }
 
     /// Reserves `n` entries in one piece. When they do not fit before the ring's end, the entries up to there are filled
@@ -204,10 +223,17 @@ impl<'m> Ring<'m> {
     /// now, [`RingError::Fill`] if `pad` is not one entry. Nothing has changed then.
     pub fn reserve_in_one_piece(&mut self, n: u64, pad: &[u32]) -> Result<Hole<'_, 'm>, RingError> {
         if n > self.len {
-            return Err(RingError::TooLarge { need: n, len: self.len });
+            return Err(RingError::TooLarge {
+                need: n,
+                len: self.len,
+            });
         }
         if pad.len() * 4 != self.entry {
-            let error = AccessError::OutOfBounds { offset: 0, len: pad.len() as u64 * 4, region: self.entry as u64 };
+            let error = AccessError::OutOfBounds {
+                offset: 0,
+                len: pad.len() as u64 * 4,
+                region: self.entry as u64,
+            };
             return Err(RingError::Fill(error));
         }
         let padding = arith::padding(self.put, n, self.len);
@@ -220,7 +246,11 @@ impl<'m> Ring<'m> {
             self.memory.write_words(at, pad)?;
         }
         let first = self.put.wrapping_add(padding);
-        Ok(Hole { ring: self, first, n })
+        Ok(Hole {
+            ring: self,
+            first,
+            n,
+        })
     }
 
     /// Byte offset of the entry with this count.
@@ -262,9 +292,16 @@ impl Hole<'_, '_> {
     #[inline]
     pub fn fill(&mut self, entry: u64, words: &[u32]) -> Result<(), AccessError> {
         let bytes = words.len() * 4;
-        let room = self.n.saturating_sub(entry).saturating_mul(self.ring.entry as u64);
+        let room = self
+            .n
+            .saturating_sub(entry)
+            .saturating_mul(self.ring.entry as u64);
         if entry > self.n || bytes as u64 > room {
-            return Err(AccessError::OutOfBounds { offset: entry, len: bytes as u64, region: room });
+            return Err(AccessError::OutOfBounds {
+                offset: entry,
+                len: bytes as u64,
+                region: room,
+            });
         }
         if words.is_empty() {
             return Ok(());
@@ -283,7 +320,11 @@ impl Hole<'_, '_> {
     /// [`AccessError::OutOfBounds`].
     pub fn fill_header(&mut self, entry: u64, header: u32) -> Result<(), AccessError> {
         if entry >= self.n {
-            return Err(AccessError::OutOfBounds { offset: entry, len: 4, region: self.n });
+            return Err(AccessError::OutOfBounds {
+                offset: entry,
+                len: 4,
+                region: self.n,
+            });
         }
         // ORDER: pairs with the packet processor's read of the header before the body.
         publish_fence();
