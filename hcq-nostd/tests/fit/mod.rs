@@ -1,0 +1,8 @@
+//! Sketches of the drivers to come, over the core as it is, against golden words: proof that the core's traits, values,
+//! patch tables and rings fit them. They show the shape that the drivers take and are no drivers themselves.
+#![allow(dead_code, reason = "each test takes the sketches that it needs")]
+
+pub(crate) mod amd;
+pub(crate) mod golden;
+pub(crate) mod lab;
+pub(crate) mod pm4;
