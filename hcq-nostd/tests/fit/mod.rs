@@ -6,3 +6,4 @@ pub(crate) mod amd;
 pub(crate) mod golden;
 pub(crate) mod lab;
 pub(crate) mod pm4;
+pub(crate) mod sdma;
