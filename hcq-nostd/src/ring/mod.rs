@@ -133,6 +133,8 @@ pub struct Ring<'m> {
     len: u64,
     put: u64,
     get: u64,
+    /// `put % len`, kept so that no launch divides.
+    place: u64,
 }
 
 impl<'m> Ring<'m> {
@@ -152,6 +154,7 @@ impl<'m> Ring<'m> {
             len,
             put: 0,
             get: 0,
+            place: 0,
         })
     }
 
@@ -236,13 +239,13 @@ impl<'m> Ring<'m> {
             };
             return Err(RingError::Fill(error));
         }
-        let padding = arith::padding(self.put, n, self.len);
+        let padding = arith::padding(self.place, n, self.len);
         let (need, free) = (padding.saturating_add(n), self.free());
         if need > free {
             return Err(WouldBlock { need, free }.into());
         }
         for i in 0..padding {
-            let at = self.offset(self.put.wrapping_add(i));
+            let at = self.offset(i);
             self.memory.write_words(at, pad)?;
         }
         let first = self.put.wrapping_add(padding);
@@ -253,11 +256,17 @@ impl<'m> Ring<'m> {
         })
     }
 
-    /// Byte offset of the entry with this count.
+    /// Byte offset of the entry `ahead` (less than a turn) after put.
     #[inline]
-    fn offset(&self, count: u64) -> usize {
+    fn offset(&self, ahead: u64) -> usize {
+        let place = self.place + ahead;
+        let place = if place >= self.len {
+            place - self.len
+        } else {
+            place
+        };
         // `len` entries of `entry` bytes are `memory.len()`, which fits.
-        (count % self.len) as usize * self.entry
+        place as usize * self.entry
     }
 }
 
@@ -270,6 +279,12 @@ pub struct Hole<'r, 'm> {
 }
 
 impl Hole<'_, '_> {
+    /// How far an entry of the hole is after the ring's put.
+    #[inline]
+    fn ahead(&self, entry: u64) -> u64 {
+        self.first.wrapping_sub(self.ring.put) + entry
+    }
+
     /// The monotonic count of the first entry.
     pub fn first(&self) -> u64 {
         self.first
@@ -306,8 +321,11 @@ impl Hole<'_, '_> {
         if words.is_empty() {
             return Ok(());
         }
-        let at = self.ring.offset(self.first.wrapping_add(entry));
-        let run = (self.ring.memory.len() - at).min(bytes);
+        let at = self.ring.offset(self.ahead(entry));
+        let run = self.ring.memory.len() - at;
+        if run >= bytes {
+            return self.ring.memory.write_words(at, words);
+        }
         let (before, after) = words.split_at_checked(run / 4).unwrap_or((words, &[]));
         self.ring.memory.write_words(at, before)?;
         self.ring.memory.write_words(0, after)
@@ -328,7 +346,7 @@ impl Hole<'_, '_> {
         }
         // ORDER: pairs with the packet processor's read of the header before the body.
         publish_fence();
-        let at = self.ring.offset(self.first.wrapping_add(entry));
+        let at = self.ring.offset(self.ahead(entry));
         self.ring.memory.store_u32(at, header)
     }
 
@@ -338,6 +356,13 @@ impl Hole<'_, '_> {
         let put = self.first.wrapping_add(self.n);
         // ORDER: pairs with the engine's read of the write pointer or doorbell before it fetches entries.
         publish_fence();
+        // The hole is at most one turn long, padding included.
+        let place = self.ring.place + self.ahead(self.n);
+        self.ring.place = if place >= self.ring.len {
+            place - self.ring.len
+        } else {
+            place
+        };
         self.ring.put = put;
         doorbell.ring(put);
         put
