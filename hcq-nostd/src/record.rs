@@ -39,6 +39,8 @@ pub struct Room {
     pub sites: usize,
     /// Derived variables.
     pub derived: usize,
+    /// Bytes of what the engine reads beside the words: launch descriptors, ring packets. Zero for most.
+    pub beside: usize,
 }
 
 /// The operand that a command could not take.
@@ -93,6 +95,11 @@ pub enum RecordError {
         /// Which.
         operand: Operand,
     },
+    /// A value of this operand for which the engine has no command.
+    Unsupported {
+        /// Which.
+        operand: Operand,
+    },
     /// More launch arguments than the program takes, or fewer.
     ArgumentCount {
         /// What the program takes.
@@ -131,12 +138,15 @@ impl core::fmt::Display for RecordError {
             Self::NoRoom(r) => {
                 write!(
                     f,
-                    "needs {} words, {} sites, {} derived variables",
-                    r.words, r.sites, r.derived
+                    "needs {} words, {} sites, {} derived variables, {} bytes beside",
+                    r.words, r.sites, r.derived, r.beside
                 )
             }
             Self::Misfit { operand, misfit } => write!(f, "{operand}: {misfit}"),
             Self::NotConstant { operand } => write!(f, "{operand} must be known while recording"),
+            Self::Unsupported { operand } => {
+                write!(f, "the engine has no command for this {operand}")
+            }
             Self::ArgumentCount { need, have } => {
                 write!(f, "the program takes {need} arguments, {have} were given")
             }
@@ -241,6 +251,7 @@ impl<'m> Recorder<'m> {
             words: self.len,
             sites: patch.sites,
             derived: patch.derived,
+            beside: 0,
         }
     }
 

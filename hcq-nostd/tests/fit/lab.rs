@@ -121,6 +121,7 @@ fn record_fixed(
         words: len,
         sites: used.sites,
         derived: used.derived,
+        beside: 0,
     };
     words.truncate(len);
     Ok(Recorded {
@@ -267,6 +268,7 @@ fn symbolic_case(sketch: &impl Sketch, case: &Json) {
         words: len,
         sites: list.used().sites,
         derived: list.used().derived,
+        beside: 0,
     };
     let got = &words[..len];
     for (i, (g, w)) in got.iter().zip(&template.words).enumerate() {
