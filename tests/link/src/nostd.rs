@@ -37,7 +37,7 @@ fn values() {
         Value::eval(value, of)
     }
     keep!(Var::new, Var::index, Affine::eval, Value::imm, value_eval);
-    keep!(Fit::bits, Fit::aligned, Fit::check);
+    keep!(Fit::bits, Fit::aligned, Fit::count, Fit::check);
     keep!(
         Field::new,
         Field::unit,
@@ -88,7 +88,8 @@ fn memory() {
         SharedWords::new,
         SharedWords::len,
         SharedWords::is_empty,
-        SharedWords::get
+        SharedWords::get,
+        SharedWords::slice
     );
     text::<AccessError>();
 }
@@ -117,6 +118,9 @@ fn patches() {
     fn term_masked(of: Affine, bits: u8, shl: u8) -> Term {
         Term::masked(of, bits, shl)
     }
+    fn term_part(of: Affine, from: u8, bits: u8, shl: u8) -> Term {
+        Term::part(of, from, bits, shl)
+    }
     fn derived_product(a: Affine, b: Var) -> Derived {
         Derived::product(a, b)
     }
@@ -131,7 +135,10 @@ fn patches() {
         term_new,
         term_masked,
         derived_product,
-        Derived::sum
+        Derived::sum,
+        Derived::swapped32,
+        Derived::swapped64,
+        term_part
     );
     keep!(
         PatchList::new,
@@ -199,7 +206,7 @@ fn recording() {
         Command::set_pair,
         Command::pair_high_first
     );
-    keep!(Command::formula);
+    keep!(Command::formula, Command::set_value);
     keep!(
         Block::new,
         Block::len,
