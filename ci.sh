@@ -177,10 +177,11 @@ step_features() { # each package with none, each alone, each pair and all of its
 }
 
 step_nostd() { # the core and the drivers on four targets without an operating system
-    local target package features
+    local target packages
     run rustup target add "${BARE_TARGETS[@]}"
     for target in "${BARE_TARGETS[@]}"; do
         mapfile -t packages < <(bare_packages | sed 's/^/-p/')
+        run cargo clippy "${packages[@]}" --target "$target" -- -D warnings
         run cargo build "${packages[@]}" --target "$target"
         run cargo build "${packages[@]}" --target "$target" --all-features
     done

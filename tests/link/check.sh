@@ -110,6 +110,6 @@ grep -q 'no global memory allocator found' "$out/plant.log" || fail "the planted
 $(cat "$out/plant.log")"
 build "$1" plant-panic
 planted="$(count "$out/$1/release/hcq-link" "$PANIC")"
-[ "$planted" -gt "$limit" ] || fail "a planted panic was not counted"
+[ "$planted" -gt 0 ] || fail "a planted panic was not counted"
 printf '   planted faults: the allocation does not link, the panic shows as %d symbols\n' "$planted"
 build "$1"
