@@ -119,6 +119,8 @@ pub mod queue;
 #[cfg(target_has_atomic = "64")]
 pub mod share;
 pub mod signature;
+#[cfg(target_has_atomic = "64")]
+mod sync;
 
 /// Bytes of a packet, and its alignment in a ring.
 pub const PACKET_BYTES: usize = 64;

@@ -8,12 +8,11 @@
 //! has claimed. The launch's words are read after the claim: from then until the claimed groups are counted as done, the
 //! publisher waits, and the words stay. A ticket that comes round to the same value is as good as the first.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use crate::packet::Exec;
+use crate::sync::{AtomicU64, Ordering};
 
 /// One launch in the making, in caller memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Job {
     /// Groups in bits 63:32, the first one that is not claimed in bits 31:0.
@@ -25,6 +24,7 @@ pub struct Job {
 
 impl Job {
     /// No launch.
+    #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
             ticket: AtomicU64::new(0),
@@ -32,6 +32,23 @@ impl Job {
             failed: AtomicU64::new(0),
             words: [const { AtomicU64::new(0) }; 6],
         }
+    }
+
+    /// No launch.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self {
+            ticket: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            words: core::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -94,10 +111,7 @@ impl<'m> Share<'m> {
 }
 
 impl Job {
-    /// Most groups of a launch that can be shared; larger ones are run by their own engine alone.
-    pub(crate) const MOST: u64 = u32::MAX as u64;
-
-    /// For the publisher, whose last job is done: offers a launch of `total` groups.
+    /// For the publisher, whose last launch is over ([`withdraw`](Self::withdraw)): offers a launch of `total` groups.
     pub(crate) fn publish(&self, exec: &Exec, total: u32) {
         let ([gx, gy, gz], [lx, ly, lz]) = (exec.groups, exec.local);
         let words = [
@@ -169,7 +183,7 @@ impl Job {
 
     /// Counts claimed groups as done.
     pub(crate) fn finish(&self, count: u64) {
-        // ORDER: releases what the groups wrote to the publisher's acquire in `is_done`.
+        // ORDER: releases what the groups wrote to the publisher's acquire in `withdraw`.
         self.done.fetch_add(count, Ordering::Release);
     }
 
@@ -178,15 +192,35 @@ impl Job {
         self.failed.store(1, Ordering::Relaxed);
     }
 
-    /// For the publisher, after `is_done`: whether groups could not be run.
+    /// For the publisher, after `withdraw`: whether groups could not be run.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed) != 0
     }
 
-    /// For the publisher: whether all groups are done.
-    pub(crate) fn is_done(&self, total: u64) -> bool {
-        // ORDER: pairs with the release in `finish`.
-        self.done.load(Ordering::Acquire) == total
+    /// For the publisher: takes back the groups that nobody has claimed. Whether those that were claimed are done, so
+    /// that nobody uses the launch's words or its memory any more.
+    pub(crate) fn withdraw(&self) -> bool {
+        let mut ticket = self.ticket.load(Ordering::Relaxed);
+        // Each failure means that another engine claimed; there are at most as many as there are groups.
+        let claimed = loop {
+            let (total, next) = halves(ticket);
+            if next >= total {
+                break next;
+            }
+            let none_left = pair(next, next);
+            match self.ticket.compare_exchange_weak(
+                ticket,
+                none_left,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break next,
+                Err(now) => ticket = now,
+            }
+        };
+        // ORDER: pairs with the release in `finish`, after which the claimed groups' writes are visible and the words
+        // are no longer read.
+        self.done.load(Ordering::Acquire) == u64::from(claimed)
     }
 }
 
@@ -212,12 +246,11 @@ mod tests {
             while let Some(claim) = job.claim() {
                 assert_eq!(claim.first, next);
                 assert_eq!(job.exec(), exec);
-                assert!(!job.is_done(total.into()));
                 next += claim.count;
                 job.finish(claim.count);
             }
             assert_eq!(next, u64::from(total));
-            assert!(job.is_done(total.into()) && !job.has_work());
+            assert!(job.withdraw() && !job.has_work());
         }
     }
 
@@ -247,7 +280,7 @@ mod tests {
                 });
             }
         });
-        assert!(job.is_done(total.into()));
+        assert!(job.withdraw());
         assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
     }
 }

@@ -31,7 +31,14 @@ use hcq_nostd::ring::RingError;
 use crate::abi::KernelFn;
 use crate::control::Control;
 use crate::packet::{Exec, Malformed, Packet};
+#[cfg(target_has_atomic = "64")]
+use crate::share::Job;
 use crate::{PACKET_BYTES, PACKET_WORDS};
+
+/// Without 64-bit atomics no launch is shared.
+#[cfg(not(target_has_atomic = "64"))]
+#[derive(Debug)]
+enum Job {}
 
 /// What the engine asks of whoever runs it.
 pub trait Platform {
@@ -122,18 +129,18 @@ pub struct EngineQueue<'m> {
     get: u64,
     /// Packets of an INDIRECT that are left: address of the next, and how many.
     indirect: Option<(u64, u32)>,
-    state: State,
+    state: State<'m>,
 }
 
 /// What a queue is doing.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum State<'m> {
     /// Fetch the next packet.
     Ready,
     /// Try this packet, which held the queue before.
     Held(Packet),
     /// In the middle of a launch.
-    Exec(Launched),
+    Exec(Launched<'m>),
     /// In the middle of a copy.
     Copy {
         destination: u64,
@@ -146,13 +153,17 @@ enum State {
 
 /// A launch in progress.
 #[derive(Clone, Copy, Debug)]
-struct Launched {
+#[cfg_attr(
+    not(target_has_atomic = "64"),
+    allow(dead_code, reason = "no launch is shared")
+)]
+struct Launched<'m> {
     exec: Exec,
     total: u64,
     /// The next group, when this engine runs them all.
     next: u64,
-    /// Whether it was published for others.
-    shared: bool,
+    /// Where it was published for others.
+    job: Option<&'m Job>,
     /// When it was published; `None` once helpers were called.
     since: Option<u64>,
 }
@@ -194,7 +205,14 @@ impl<'m> EngineQueue<'m> {
     }
 
     /// Drops everything published and starts afresh after a fault.
+    ///
+    /// In the middle of a shared launch, no further groups of it are begun; those that other engines have begun come to
+    /// their end some time later.
     pub fn reset(&mut self) {
+        #[cfg(target_has_atomic = "64")]
+        if let State::Exec(Launched { job: Some(job), .. }) = self.state {
+            job.withdraw();
+        }
         self.get = self.control.put();
         self.control.set_get(self.get);
         self.control.fault().clear();
@@ -380,12 +398,14 @@ impl<'m> Engine<'m> {
         self.queues.iter().any(EngineQueue::has_work)
     }
 
-    /// Runs at most about `budget` packets, work-groups and copy steps, looking at each queue once.
+    /// Runs at most about `budget` packets, work-groups and copy steps, looking at each queue once. Groups of a shared
+    /// launch are begun in pieces of up to 256.
     ///
     /// # Safety
     /// - What the platform's `translate` and `kernel` return is what they promise.
     /// - For every EXEC packet that is published, the kernel may be called with the argument block and grid that it
     ///   names; kernels that run at the same time are sound together.
+    /// - No queue of another engine has a job of this engine's queues in a share.
     /// - Memory that packets write is not accessed by others at the same time but through signals' order.
     pub unsafe fn poll(&mut self, platform: &mut impl Platform, budget: u32) -> Poll {
         let n = self.queues.len();

@@ -13,6 +13,7 @@ use crate::packet::{Exec, Packet};
 #[cfg(target_has_atomic = "64")]
 use crate::share::Job;
 
+#[cfg(target_has_atomic = "64")]
 /// A launch that runs longer than this calls sleeping engines to help.
 const HELP_AFTER_NS: u64 = 5_000;
 
@@ -21,7 +22,7 @@ pub(super) struct Context<'a, 'm> {
     pub(super) local: &'a mut Region<'m>,
     pub(super) copy_step: u64,
     #[cfg(target_has_atomic = "64")]
-    pub(super) job: Option<&'a Job>,
+    pub(super) job: Option<&'m Job>,
     /// Local memory that every helper has.
     #[cfg(target_has_atomic = "64")]
     pub(super) shared_local: usize,
@@ -37,7 +38,7 @@ enum Step {
     Partly(u32),
 }
 
-impl EngineQueue<'_> {
+impl<'m> EngineQueue<'m> {
     /// Runs up to `budget` steps. Returns how many it took, and what holds the queue or the fault that stops it.
     ///
     /// # Safety
@@ -45,7 +46,7 @@ impl EngineQueue<'_> {
     pub(super) unsafe fn run(
         &mut self,
         platform: &mut impl Platform,
-        context: &mut Context<'_, '_>,
+        context: &mut Context<'_, 'm>,
         budget: u32,
     ) -> (u32, Result<Option<BlockedOn>, FaultRecord>) {
         let mut ran = 0u32;
@@ -62,12 +63,15 @@ impl EngineQueue<'_> {
                 State::Exec(launched) => unsafe {
                     self.groups(platform, context, launched, budget - ran)
                 },
-                // SAFETY: this function's contract.
                 State::Copy {
                     destination,
                     source,
                     left,
-                } => unsafe { self.copy(platform, context, [destination, source, left]) },
+                } => {
+                    let rest = [destination, source, left];
+                    // SAFETY: this function's contract.
+                    unsafe { self.go_on(platform, context, rest) }
+                }
                 // SAFETY: this function's contract.
                 State::Held(packet) => unsafe {
                     self.packet(platform, context, packet, budget - ran)
@@ -85,7 +89,8 @@ impl EngineQueue<'_> {
                 Ok(Step::Done(steps)) => {
                     self.state = State::Ready;
                     self.retire();
-                    ran = ran.saturating_add(steps);
+                    // A launch that others ran to its end is still a packet of this queue.
+                    ran = ran.saturating_add(steps.max(1));
                     // Room in the ring does not wait for the end of a long run.
                     if self.get.wrapping_sub(published) >= 32 {
                         published = self.get;
@@ -108,7 +113,7 @@ impl EngineQueue<'_> {
     unsafe fn packet(
         &mut self,
         platform: &mut impl Platform,
-        context: &mut Context<'_, '_>,
+        context: &mut Context<'_, 'm>,
         packet: Packet,
         budget: u32,
     ) -> Result<Step, FaultRecord> {
@@ -130,10 +135,15 @@ impl EngineQueue<'_> {
                     return Err(self.fault(FaultKind::Command, bytes));
                 }
                 // Both ranges whole before the first byte moves.
-                self.check(platform, source, bytes, Access::Read)?;
-                self.check(platform, destination, bytes, Access::Write)?;
+                let from = self.check(platform, source, bytes, Access::Read)?;
+                let to = self.check(platform, destination, bytes, Access::Write)?;
+                // Two device addresses may be the same memory.
+                let apart = from.addr().get().abs_diff(to.addr().get());
+                if (apart as u64) < bytes {
+                    return Err(self.fault(FaultKind::Command, bytes));
+                }
                 // SAFETY: this function's contract.
-                return unsafe { self.copy(platform, context, [destination, source, bytes]) };
+                return unsafe { self.copy(context, [from, to], [destination, source, bytes]) };
             }
             Packet::Write32 { address, value } => {
                 self.word32(platform, address, Access::Write)?
@@ -170,6 +180,10 @@ impl EngineQueue<'_> {
                 mask,
                 expect,
             } => {
+                if expect & !mask != 0 {
+                    // No word can ever match.
+                    return Err(self.fault(FaultKind::Command, expect.into()));
+                }
                 let seen = self
                     .word32(platform, address, Access::Read)?
                     .load(Ordering::Acquire);
@@ -185,16 +199,20 @@ impl EngineQueue<'_> {
             }
             Packet::Timestamp { address } => {
                 let now = platform.now_ns();
-                let at = address
-                    .checked_add(8)
-                    .ok_or_else(|| self.memory_fault(address, Access::Write))?;
-                self.word64(platform, at, 8, Access::Write)?.store(now);
+                if !address.is_multiple_of(16) {
+                    return Err(self.memory_fault(address, Access::Write));
+                }
+                // Cannot wrap: the address is a multiple of 16.
+                self.word64(platform, address.wrapping_add(8), 8, Access::Write)?
+                    .store(now);
             }
             // ORDER: pairs with the fences and atomics of whoever shares memory with this queue.
             Packet::Barrier => fence(Ordering::SeqCst),
             Packet::Indirect { address, count } => {
                 if count != 0 {
-                    if !address.is_multiple_of(crate::PACKET_BYTES as u64) {
+                    let bytes = u64::from(count) * crate::PACKET_BYTES as u64;
+                    let past_end = address.checked_add(bytes).is_none();
+                    if past_end || !address.is_multiple_of(crate::PACKET_BYTES as u64) {
                         return Err(self.memory_fault(address, Access::Read));
                     }
                     self.indirect = Some((address, count));
@@ -223,6 +241,7 @@ impl EngineQueue<'_> {
             .ok_or_else(|| self.memory_fault(address, access))
     }
 
+    /// A 64-bit word at the start of `len` bytes, 8 or a signal's 16, which is also its alignment.
     fn word64<'a>(
         &self,
         platform: &mut impl Platform,
@@ -231,7 +250,7 @@ impl EngineQueue<'_> {
         access: Access,
     ) -> Result<SharedWord<'a>, FaultRecord> {
         let cell = self.check(platform, address, len, access)?.cast::<u64>();
-        if !cell.is_aligned() {
+        if !cell.is_aligned() || !address.is_multiple_of(len) {
             return Err(self.memory_fault(address, access));
         }
         // SAFETY: the platform vouches for the bytes until the packet is done, and the word is used no longer.
@@ -245,7 +264,7 @@ impl EngineQueue<'_> {
         access: Access,
     ) -> Result<&'a AtomicU32, FaultRecord> {
         let cell = self.check(platform, address, 4, access)?.cast::<u32>();
-        if !cell.is_aligned() {
+        if !cell.is_aligned() || !address.is_multiple_of(4) {
             return Err(self.memory_fault(address, access));
         }
         // SAFETY: the platform vouches for the bytes until the packet is done, and the word is used no longer; hosts
@@ -257,9 +276,9 @@ impl EngineQueue<'_> {
     fn launch(
         &self,
         platform: &mut impl Platform,
-        context: &Context<'_, '_>,
+        context: &Context<'_, 'm>,
         exec: Exec,
-    ) -> Result<Launched, FaultRecord> {
+    ) -> Result<Launched<'m>, FaultRecord> {
         let [gx, gy, gz] = exec.groups.map(u64::from);
         let total = gx.checked_mul(gy).and_then(|n| n.checked_mul(gz));
         let total = total
@@ -271,30 +290,48 @@ impl EngineQueue<'_> {
         if exec.local_memory as usize > context.local.len() {
             return Err(self.fault(FaultKind::Program, exec.local_memory.into()));
         }
-        let mut launched = Launched {
+        let job = self.offer(platform, context, &exec, total)?;
+        Ok(Launched {
             exec,
             total,
             next: 0,
-            shared: false,
-            since: None,
-        };
-        #[cfg(target_has_atomic = "64")]
-        if let Some(job) = context.job {
-            if let (2..=Job::MOST, Ok(groups), true) = (
-                total,
-                u32::try_from(total),
-                exec.local_memory as usize <= context.shared_local,
-            ) {
-                // Helpers find the kernel and its arguments as this queue does; look before they do.
-                self.resolve(platform, &exec)?;
-                job.publish(&exec, groups);
-                launched.shared = true;
-                launched.since = Some(platform.now_ns());
-            }
+            job,
+            since: job.is_some().then(|| platform.now_ns()),
+        })
+    }
+
+    /// Publishes a launch if others may help: as which job.
+    #[cfg(target_has_atomic = "64")]
+    fn offer(
+        &self,
+        platform: &mut impl Platform,
+        context: &Context<'_, 'm>,
+        exec: &Exec,
+        total: u64,
+    ) -> Result<Option<&'m Job>, FaultRecord> {
+        if let Some(job) = context.job
+            && let (2.., Ok(groups)) = (total, u32::try_from(total))
+            && exec.local_memory as usize <= context.shared_local
+            // Others may still run groups of a launch that a reset has dropped.
+            && job.withdraw()
+        {
+            // Helpers find the kernel and its arguments as this queue does; look before they do.
+            self.resolve(platform, exec)?;
+            job.publish(exec, groups);
+            return Ok(Some(job));
         }
-        #[cfg(not(target_has_atomic = "64"))]
-        let _ = platform;
-        Ok(launched)
+        Ok(None)
+    }
+
+    #[cfg(not(target_has_atomic = "64"))]
+    fn offer(
+        &self,
+        _: &mut impl Platform,
+        _: &Context<'_, 'm>,
+        _: &Exec,
+        _: u64,
+    ) -> Result<Option<&'m super::Job>, FaultRecord> {
+        Ok(None)
     }
 
     /// The kernel and the CPU address of its argument block.
@@ -318,17 +355,29 @@ impl EngineQueue<'_> {
     unsafe fn groups(
         &mut self,
         platform: &mut impl Platform,
-        context: &mut Context<'_, '_>,
-        mut launched: Launched,
+        context: &mut Context<'_, 'm>,
+        mut launched: Launched<'m>,
         budget: u32,
     ) -> Result<Step, FaultRecord> {
-        let (kernel, args) = self.resolve(platform, &launched.exec)?;
+        let resolved = self.resolve(platform, &launched.exec);
         #[cfg(target_has_atomic = "64")]
-        if let (true, Some(job)) = (launched.shared, context.job) {
+        if let Some(job) = launched.job {
+            let (kernel, args) = match resolved {
+                Ok(found) => found,
+                Err(record) => {
+                    // What others have begun comes to its end first: whoever sees the fault may free the memory.
+                    job.fail();
+                    if job.withdraw() {
+                        return Err(record);
+                    }
+                    self.state = State::Exec(launched);
+                    return Ok(Step::Held(BlockedOn::Helpers));
+                }
+            };
             let mut ran = 0u32;
             while ran < budget {
                 let Some(claim) = job.claim() else {
-                    if job.is_done(launched.total) {
+                    if job.withdraw() {
                         if job.has_failed() {
                             return Err(self.fault(FaultKind::Program, launched.exec.kernel));
                         }
@@ -355,16 +404,18 @@ impl EngineQueue<'_> {
                 };
                 job.finish(claim.count);
                 ran = ran.saturating_add(u32::try_from(claim.count).unwrap_or(u32::MAX));
-                if let Some(since) = launched.since {
-                    if job.has_work() && platform.now_ns().saturating_sub(since) >= HELP_AFTER_NS {
-                        launched.since = None;
-                        platform.wake_helpers();
-                    }
+                if let Some(since) = launched.since
+                    && job.has_work()
+                    && platform.now_ns().saturating_sub(since) >= HELP_AFTER_NS
+                {
+                    launched.since = None;
+                    platform.wake_helpers();
                 }
             }
             self.state = State::Exec(launched);
             return Ok(Step::Partly(ran));
         }
+        let (kernel, args) = resolved?;
         let count = (launched.total - launched.next).min(budget.into());
         // SAFETY: this function's contract.
         unsafe {
@@ -386,22 +437,37 @@ impl EngineQueue<'_> {
         Ok(Step::Partly(ran))
     }
 
-    /// One step of a copy.
+    /// The next step of a copy.
     ///
     /// # Safety
     /// As for [`run`](Self::run).
-    unsafe fn copy(
+    unsafe fn go_on(
         &mut self,
         platform: &mut impl Platform,
-        context: &Context<'_, '_>,
+        context: &Context<'_, 'm>,
         [destination, source, left]: [u64; 3],
     ) -> Result<Step, FaultRecord> {
         let step = left.min(context.copy_step);
         let from = self.check(platform, source, step, Access::Read)?;
         let to = self.check(platform, destination, step, Access::Write)?;
+        // SAFETY: this function's contract.
+        unsafe { self.copy(context, [from, to], [destination, source, left]) }
+    }
+
+    /// One step of a copy.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run); `from` and `to` have the bytes of the step and are what the device addresses stand for.
+    unsafe fn copy(
+        &mut self,
+        context: &Context<'_, 'm>,
+        [from, to]: [NonNull<u8>; 2],
+        [destination, source, left]: [u64; 3],
+    ) -> Result<Step, FaultRecord> {
+        let step = left.min(context.copy_step);
         let len = usize::try_from(step).map_err(|_| self.memory_fault(source, Access::Read))?;
-        // SAFETY: the platform vouches for both ranges, which do not overlap: device addresses are `left` apart, and
-        // what others do with them meanwhile is ordered by signals.
+        // SAFETY: the platform vouches for both ranges, which were seen not to overlap when the copy began; what others
+        // do with them meanwhile is ordered by signals.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), len) };
         if step == left {
             return Ok(Step::Done(1));
@@ -474,7 +540,7 @@ unsafe fn call(
 /// Claims groups of another queue's launch and runs them. `None` if there were none.
 ///
 /// # Safety
-/// As for [`Engine::poll`](super::Engine::poll); `local` has what the share promises.
+/// As for [`Engine::poll`](super::Engine::poll).
 #[cfg(target_has_atomic = "64")]
 pub(super) unsafe fn help(
     job: &Job,
@@ -489,11 +555,12 @@ pub(super) unsafe fn help(
         platform.translate(exec.args, exec.args_size.into(), Access::Read)
     };
     match (platform.kernel(exec.kernel), args) {
-        // SAFETY: this function's contract; only launches that fit the share's local memory are published.
-        (Some(kernel), Some(args)) => unsafe {
-            call(kernel, args, &exec, local, claim.first, claim.count)
-        },
-        // The publisher's platform knew them a moment ago: the groups are lost, and the launch is a fault.
+        (Some(kernel), Some(args)) if exec.local_memory as usize <= local.len() => {
+            // SAFETY: this function's contract.
+            unsafe { call(kernel, args, &exec, local, claim.first, claim.count) }
+        }
+        // The publisher's platform knew them a moment ago, or its share promised more local memory than this engine's:
+        // the groups are lost, and the launch is a fault.
         _ => job.fail(),
     }
     job.finish(claim.count);
