@@ -5,10 +5,12 @@
 //! pseudo-random input, and on single files (`cargo run --bin NAME -- FILE...`), which replays a crash without a
 //! nightly toolchain.
 
+mod packets;
 mod tables;
 mod text;
 
-pub use tables::{patch_table, sound_tables};
+pub use packets::{cpu_engine, cpu_packet, signature};
+pub use tables::patch_table;
 pub use text::{job_file, npy_file};
 
 /// The body of a fuzz target.
@@ -16,9 +18,12 @@ pub type Body = fn(&[u8]) -> bool;
 
 /// Every target by the name of its binary and of its folder of seeds.
 pub const TARGETS: &[(&str, Body)] = &[
+    ("cpu_engine", cpu_engine),
+    ("cpu_packet", cpu_packet),
     ("job_file", job_file),
     ("npy_file", npy_file),
     ("patch_table", patch_table),
+    ("signature", signature),
 ];
 
 /// Runs one body on the files named on the command line.
@@ -37,4 +42,29 @@ pub fn replay(body: Body) -> std::process::ExitCode {
         }
     }
     code
+}
+
+/// The folder of a target's seeds.
+pub fn seeds_folder(target: &str) -> std::path::PathBuf {
+    std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("seeds")
+        .join(target)
+}
+
+/// The seeds that are made: where each lies, and what must be there.
+pub fn made_seeds() -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let packets = packets::sound_packets();
+    let of = |target: &str, seeds: Vec<(&str, Vec<u8>)>| {
+        let folder = seeds_folder(target);
+        seeds
+            .into_iter()
+            .map(move |(name, bytes)| (folder.join(name), bytes))
+            .collect::<Vec<_>>()
+    };
+    [
+        of("cpu_packet", packets.clone()),
+        of("cpu_engine", packets),
+        of("patch_table", tables::sound_tables()),
+    ]
+    .concat()
 }
