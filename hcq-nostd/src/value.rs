@@ -249,7 +249,7 @@ impl Fit {
                 bits: self.bits,
             });
         }
-        if self.align_log2 < 64 && value & ((1u64 << self.align_log2) - 1) != 0 {
+        if value & low_mask(self.align_log2) != 0 {
             return Err(Misfit::Misaligned {
                 value,
                 align_log2: self.align_log2,
@@ -334,16 +334,35 @@ impl Field {
     }
 
     /// The field's bits for an immediate, in place.
+    ///
+    /// # Errors
+    /// [`Misfit`]; bits that would leave a 64-bit word count as too large, too.
     pub const fn place(self, value: u64) -> Result<u64, Misfit> {
-        match self.fit().check(value) {
-            Ok(()) => match (value >> self.unit_log2 as u32).checked_shl(self.shift as u32) {
-                Some(v) => Ok(v),
-                None => Err(Misfit::TooLarge {
-                    value,
-                    bits: self.bits,
-                }),
-            },
-            Err(e) => Err(e),
+        if let Err(e) = self.fit().check(value) {
+            return Err(e);
+        }
+        // A unit of 2^64 or more only takes zero, which the fit has seen to.
+        let units = match value.checked_shr(self.unit_log2 as u32) {
+            Some(units) => units,
+            None => 0,
+        };
+        match units.checked_shl(self.shift as u32) {
+            Some(placed) if placed >> self.shift == units => Ok(placed),
+            None if units == 0 => Ok(0),
+            _ => Err(Misfit::TooLarge {
+                value,
+                bits: self.bits,
+            }),
+        }
+    }
+
+    /// The same field, no wider than what is left of a word of `word` bits.
+    pub(crate) const fn within(self, word: u8) -> Self {
+        let left = word.saturating_sub(self.shift);
+        if self.bits > left {
+            Self { bits: left, ..self }
+        } else {
+            self
         }
     }
 }
@@ -417,5 +436,25 @@ mod tests {
         assert!(f.place(0x40).is_err());
         assert!(f.place(2).is_err());
         assert_eq!(Field::new(0, 64).place(u64::MAX), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn no_geometry_of_a_field_panics_or_cuts() {
+        for shift in 0..=u8::MAX {
+            for bits in [0, 1, 8, 32, 63, 64, 65, 255] {
+                for unit in [0, 1, 8, 63, 64, 65, 255] {
+                    let f = Field::new(shift, bits).unit(unit);
+                    for value in [0, 1, 0x100, 1 << 63, u64::MAX] {
+                        let Ok(placed) = f.place(value) else { continue };
+                        let exact = u128::from(value).checked_shr(unit.into()).unwrap_or(0);
+                        let exact = if exact == 0 { 0 } else { exact << shift };
+                        assert_eq!(u128::from(placed), exact, "{f:?} {value:#x}");
+                    }
+                }
+            }
+        }
+        assert!(Field::new(60, 8).place(0xff).is_err());
+        assert!(Fit::aligned(64, 64).check(1).is_err());
+        assert_eq!(Fit::aligned(64, 200).check(0), Ok(()));
     }
 }

@@ -41,6 +41,11 @@ pub enum BuildError {
         /// Byte offset.
         offset: u32,
     },
+    /// A site names a variable that the list never handed out.
+    NoSuchVariable {
+        /// The variable.
+        var: Var,
+    },
     /// Two sites store to the same byte.
     Overlap {
         /// Region number.
@@ -72,6 +77,13 @@ impl core::fmt::Display for BuildError {
                 f,
                 "the site at {region}:{offset:#x} is outside or misaligned"
             ),
+            Self::NoSuchVariable { var } => {
+                write!(
+                    f,
+                    "a site needs variable {}, which was not declared",
+                    var.index()
+                )
+            }
             Self::Overlap { region, offset } => {
                 write!(f, "two sites store to {region}:{offset:#x}")
             }
@@ -94,9 +106,15 @@ pub struct PatchList<'m> {
     derived: &'m mut [Derived],
     derived_len: usize,
     vars: u32,
+    /// The last derived variables for which there was no memory, number `n` at `n % RECENT`: what is recorded twice must
+    /// count once there too, or the room asked for would be too large.
+    unstored: [Derived; RECENT],
     /// Whether `sites` is in the table's order, with its marks and indices set.
     planned: bool,
 }
+
+/// A new derived variable is compared with this many before it: a launch has three grid sizes and a packed local size.
+const RECENT: usize = 4;
 
 /// A state of the list to come back to.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +133,7 @@ impl<'m> PatchList<'m> {
             derived,
             derived_len: 0,
             vars: 0,
+            unstored: [Derived::EMPTY; RECENT],
             planned: false,
         }
     }
@@ -131,6 +150,7 @@ impl<'m> PatchList<'m> {
     pub fn var(&mut self) -> Result<Var, BuildError> {
         let var = Var(self.vars);
         self.vars = self.vars.checked_add(1).ok_or(BuildError::TooMany)?;
+        self.planned = false;
         Ok(var)
     }
 
@@ -199,8 +219,11 @@ impl<'m> PatchList<'m> {
     /// # Errors
     /// [`BuildError::TooMany`], or [`BuildError::Malformed`] if it is made of variables that do not exist yet.
     pub fn derive(&mut self, mut derived: Derived) -> Result<Var, BuildError> {
-        let known = self.derived.get(..self.derived_len).unwrap_or_default();
-        if let Some(same) = known.iter().rev().take(8).find(|d| d.same_as(&derived)) {
+        let recent = self.derived_len.saturating_sub(RECENT)..self.derived_len;
+        let known = recent
+            .rev()
+            .filter_map(|n| self.derived.get(n).or(self.unstored.get(n % RECENT)));
+        if let Some(same) = known.into_iter().find(|d| d.same_as(&derived)) {
             return Ok(Var(same.out));
         }
         derived.out = self.vars;
@@ -215,7 +238,8 @@ impl<'m> PatchList<'m> {
                 self.push(Site::feeds(t.var(), index));
             }
         }
-        if let Some(slot) = self.derived.get_mut(self.derived_len) {
+        let unstored = self.unstored.get_mut(self.derived_len % RECENT);
+        if let Some(slot) = self.derived.get_mut(self.derived_len).or(unstored) {
             *slot = derived;
         }
         self.derived_len = self.derived_len.saturating_add(1);
@@ -249,17 +273,17 @@ impl<'m> PatchList<'m> {
         let vars = self.vars;
         let planned = self.planned;
         let sites = self.sites.get_mut(..self.site_len).unwrap_or_default();
-        if sites.len() >= DENSE_FLAG as usize || regions.len() >= usize::from(Site::FEEDS) {
+        if sites.len() >= DENSE_FLAG as usize || regions.len() >= usize::from(u16::MAX) {
             return Err(BuildError::TooMany);
         }
-        if !planned {
-            check_places(sites, regions)?;
-            mark_plain(sites, vars);
+        for s in sites.iter() {
+            check_site(s, regions, vars)?;
         }
         let dense = if planned {
             sites.iter().take_while(|s| s.formula == DENSE).count()
         } else {
-            arrange(sites)
+            check_overlap(sites)?;
+            arrange(sites, vars)
         };
         self.planned = true;
 
@@ -277,7 +301,8 @@ impl<'m> PatchList<'m> {
             .and_then(|n| n.checked_mul(dense_regions));
         let words = starts
             .and_then(|n| n.checked_add(sites.len()))
-            .and_then(|n| u32::try_from(n).ok());
+            .and_then(|n| u32::try_from(n).ok())
+            .filter(|&n| n < DENSE_FLAG);
         let header = Header::new(
             vars,
             u32::try_from(regions.len()).map_err(|_| BuildError::TooMany)?,
@@ -315,52 +340,46 @@ impl<'m> PatchList<'m> {
 /// Marks a site of a region whose plain sites are stored densely, while building.
 const DENSE: u32 = u32::MAX - 1;
 
-/// Sorts by place; every site must be inside, aligned, and alone.
-fn check_places(sites: &mut [Site], regions: &[u64]) -> Result<(), BuildError> {
-    sites.sort_unstable_by_key(|s| (s.region, s.offset));
-    let mut last = (Site::FEEDS, 0u64);
-    for s in sites.iter().filter(|s| s.region != Site::FEEDS) {
-        let (region, offset) = (s.region, s.offset);
-        let size = regions
-            .get(usize::from(region))
-            .ok_or(BuildError::NoSuchRegion { region })?;
-        let f = s
-            .formula()
-            .ok_or(BuildError::Malformed(TableError::Formula { index: 0 }))?;
-        let end = u64::from(offset) + u64::from(f.store.bytes());
-        if end > *size || offset % f.store.align() != 0 {
-            return Err(BuildError::Place { region, offset });
-        }
-        if last.0 == region && u64::from(offset) < last.1 {
-            return Err(BuildError::Overlap { region, offset });
-        }
-        last = (region, end);
+/// A site must be a store of a known variable, inside its region and aligned.
+fn check_site(s: &Site, regions: &[u64], vars: u32) -> Result<(), BuildError> {
+    if s.is_feeds() {
+        return Ok(());
+    }
+    let (region, offset) = (s.region, s.offset);
+    let malformed = BuildError::Malformed(TableError::Formula { index: 0 });
+    let size = regions
+        .get(usize::from(region))
+        .ok_or(BuildError::NoSuchRegion { region })?;
+    let f = s.formula().ok_or(malformed)?;
+    let end = u64::from(offset) + u64::from(f.store.bytes());
+    if end > *size || !offset.is_multiple_of(f.store.align()) {
+        return Err(BuildError::Place { region, offset });
+    }
+    if s.var >= vars {
+        return Err(BuildError::NoSuchVariable { var: Var(s.var) });
     }
     Ok(())
 }
 
-/// Marks the plain sites of the regions where a dense list (4 bytes a site, 4 bytes a variable) is the smaller one.
-/// The sites are sorted by region.
-fn mark_plain(sites: &mut [Site], vars: u32) {
-    for chunk in sites.chunk_by_mut(|a, b| a.region == b.region) {
-        let mut plain = 0u64;
-        for s in chunk.iter_mut() {
-            let is_plain =
-                s.region != Site::FEEDS && s.formula().is_some_and(|f| f.is_plain(s.offset));
-            s.formula = if is_plain { DENSE } else { 0 };
-            plain += u64::from(is_plain);
+/// Sorts by place; every site must be alone. Each was found to be a store.
+fn check_overlap(sites: &mut [Site]) -> Result<(), BuildError> {
+    sites.sort_unstable_by_key(|s| (s.is_feeds(), s.region, s.offset));
+    let bytes = |s: &Site| s.formula().map_or(0, |f| f.store.bytes());
+    for pair in sites.windows(2) {
+        let [a, b] = pair else { continue };
+        if b.is_feeds() {
+            break;
         }
-        if u64::from(vars) + 1 > 5 * plain.min(vars.into()) {
-            for s in chunk.iter_mut() {
-                s.formula = 0;
-            }
+        if a.region == b.region && b.offset - a.offset < bytes(a) {
+            let (region, offset) = (b.region, b.offset);
+            return Err(BuildError::Overlap { region, offset });
         }
     }
+    Ok(())
 }
 
-/// Sorts dense sites to the front, gives the others their formula's index and sorts them into runs. Returns the number
-/// of dense sites.
-fn arrange(sites: &mut [Site]) -> usize {
+/// Moves the sites that are marked dense to the front, in the order in which they are, and returns their number.
+fn gather_dense(sites: &mut [Site]) -> usize {
     let mut dense = 0;
     for i in 0..sites.len() {
         if sites.get(i).is_some_and(|s| s.formula == DENSE) {
@@ -368,15 +387,34 @@ fn arrange(sites: &mut [Site]) -> usize {
             dense += 1;
         }
     }
-    let (plain, rest) = sites.split_at_mut(dense);
+    dense
+}
+
+/// Sorts dense sites to the front, gives the others their formula's index and sorts them into runs. Returns the number
+/// of dense sites.
+fn arrange(sites: &mut [Site], vars: u32) -> usize {
+    for s in sites.iter_mut() {
+        let plain = !s.is_feeds() && s.formula().is_some_and(|f| f.is_plain(s.offset));
+        s.formula = if plain { DENSE } else { 0 };
+    }
+    let plain = gather_dense(sites);
+    let (plain, _) = sites.split_at_mut(plain);
     plain.sort_unstable_by_key(|s| (s.region, s.var, s.offset));
-    rest.sort_unstable_by(|a, b| {
-        (a.region == Site::FEEDS, a.key()).cmp(&(b.region == Site::FEEDS, b.key()))
-    });
+    // A dense list costs 4 bytes per variable of the table, runs cost 20 per variable in use here; a site is 4 in both.
+    for chunk in plain.chunk_by_mut(|a, b| a.region == b.region) {
+        if u64::from(vars) + 1 > 5 * count_by(chunk, |s| s.var) as u64 {
+            for s in chunk {
+                s.formula = 0;
+            }
+        }
+    }
+    let dense = gather_dense(plain);
+    let (_, rest) = sites.split_at_mut(dense);
+    rest.sort_unstable_by(|a, b| (a.is_feeds(), a.key()).cmp(&(b.is_feeds(), b.key())));
     let mut index = 0u32;
     let mut last = None;
     for s in rest.iter_mut() {
-        if s.region == Site::FEEDS {
+        if s.is_feeds() {
             s.formula = FEEDS_FORMULA;
             continue;
         }
@@ -422,6 +460,7 @@ fn fill(
         record.starts = u32::try_from(starts_at).ok()?;
         let mut offset_at = at.checked_add(header.vars as usize)?.checked_add(1)?;
         let mut left = chunk;
+        // One more start than variables; a site of the last one would be lost, and `check_site` has refused it.
         for var in 0..=header.vars {
             let start = u32::try_from(offset_at).ok()?;
             *t.words.get_mut(at)? = start;

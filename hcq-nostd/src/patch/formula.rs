@@ -110,8 +110,9 @@ impl Formula {
         }
     }
 
-    /// A bit-field of a 32-bit word whose other bits are `base`.
+    /// A bit-field of a 32-bit word whose other bits are `base`. A value that would leave the word does not fit.
     pub fn field(of: impl Into<Affine>, base: u32, field: Field) -> Self {
+        let field = field.within(32);
         Self {
             of: of.into(),
             shr: field.unit_log2,
@@ -237,8 +238,8 @@ impl Site {
         reserved: [0; 3],
     };
 
-    /// Not a store: variable `var` feeds the derived variable number `derived`.
-    pub(super) const FEEDS: u16 = u16::MAX;
+    /// In place of a store: variable `var` feeds the derived variable number `offset`.
+    const FEEDS: u8 = u8::MAX;
 
     pub(super) fn new(region: RegionId, offset: u32, f: &Formula) -> Self {
         Self {
@@ -265,9 +266,14 @@ impl Site {
         Self {
             var,
             offset: derived,
-            region: Self::FEEDS,
+            region: u16::MAX,
+            store: Self::FEEDS,
             ..Self::EMPTY
         }
+    }
+
+    pub(super) fn is_feeds(&self) -> bool {
+        self.store == Self::FEEDS
     }
 
     /// The formula, if the numbers are one.
@@ -343,9 +349,11 @@ impl Term {
         align_log2: 0,
     };
 
-    /// A variable, adjusted, in a bit-field. `Field::new(0, 64)` takes it whole.
+    /// A variable, adjusted, in a bit-field. `Field::new(0, 64)` takes it whole. A value that would leave 64 bits does
+    /// not fit.
     pub fn new(of: impl Into<Affine>, field: Field) -> Self {
         let of = of.into();
+        let field = field.within(64);
         Self {
             scale: of.scale,
             add: of.add,

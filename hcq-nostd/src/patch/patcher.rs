@@ -1,5 +1,5 @@
 use super::stores::{self, Checked};
-use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable, Run};
+use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable};
 use crate::mem::Region;
 use crate::value::{Misfit, Var};
 
@@ -95,10 +95,14 @@ pub struct Patcher<'m> {
     dirty: &'m mut [u64],
     /// Bit per variable: needs a value (some site or derived variable uses it) and has none.
     unknown: &'m mut [u64],
-    unknown_left: bool,
+    unknown_left: usize,
     /// Words of `dirty` that may be non-zero.
     dirty_from: usize,
     dirty_to: usize,
+    /// Bit per derived variable: an input changed since it was computed.
+    stale: &'m mut [u64],
+    stale_from: usize,
+    stale_to: usize,
 }
 
 impl<'m> Patcher<'m> {
@@ -111,11 +115,15 @@ impl<'m> Patcher<'m> {
         let too_small = PatchError::StateTooSmall { need, have };
         let state = state.get_mut(..need).ok_or(too_small)?;
         state.fill(0);
-        let bits = table.special.len();
         let (values, maps) = state
             .split_at_mut_checked(table.vars() as usize)
             .ok_or(too_small)?;
-        let (dirty, unknown) = maps.split_at_mut_checked(bits).ok_or(too_small)?;
+        let (dirty, maps) = maps
+            .split_at_mut_checked(table.map_words())
+            .ok_or(too_small)?;
+        let (unknown, stale) = maps
+            .split_at_mut_checked(table.map_words())
+            .ok_or(too_small)?;
         for (u, s) in unknown.iter_mut().zip(table.special) {
             *u = s.bits;
         }
@@ -132,17 +140,24 @@ impl<'m> Patcher<'m> {
             values,
             dirty,
             unknown,
-            unknown_left: true,
+            unknown_left: 0,
             dirty_from: 0,
             dirty_to: 0,
+            stale,
+            stale_from: 0,
+            stale_to: 0,
         };
-        // Derived variables are computed, whoever uses them.
-        for d in table.derived {
+        // Derived variables are computed, whoever uses them, and stored the first time even if they come out as the zero
+        // that they start with.
+        for (index, d) in table.derived.iter().enumerate() {
             if let Some(u) = patcher.unknown.get_mut(d.out as usize / 64) {
                 *u &= !(1 << (d.out % 64));
             }
+            patcher.mark_dirty(d.out);
+            patcher.mark_stale(index);
         }
-        patcher.unknown_left = patcher.unknown.iter().any(|&u| u != 0);
+        let count = |n: usize, u: &u64| n + u.count_ones() as usize;
+        patcher.unknown_left = patcher.unknown.iter().fold(0, count);
         Ok(patcher)
     }
 
@@ -151,13 +166,11 @@ impl<'m> Patcher<'m> {
         &self.table
     }
 
-    /// The value that the next launch uses, if the variable has one.
+    /// The value that the next launch uses, if the variable has one. None for those that are computed from others.
     pub fn get(&self, var: Var) -> Option<u64> {
         let unknown = self.unknown.get(var.0 as usize / 64)? >> (var.0 % 64) & 1;
-        self.values
-            .get(var.0 as usize)
-            .copied()
-            .filter(|_| unknown == 0)
+        let value = self.values.get(var.0 as usize).copied();
+        value.filter(|_| unknown == 0 && !self.table.is_derived(var))
     }
 
     /// Gives a variable its value from the next launch on.
@@ -190,7 +203,7 @@ impl<'m> Patcher<'m> {
             .and_then(|n| first.0.checked_add(n))
             .filter(|&e| e <= vars);
         let end = end.ok_or(PatchError::NoSuchVariable {
-            var: Var(vars),
+            var: Var(vars.max(first.0)),
             vars,
         })?;
         let derived = self.table.derived;
@@ -229,11 +242,14 @@ impl<'m> Patcher<'m> {
                 changed |= u64::from(o != n) << bit;
             }
             let shift = (i % 8) * 8;
-            let known = match self.unknown.get_mut(i / 8) {
-                Some(u) => core::mem::replace(u, *u & !(0xff << shift)) >> shift & 0xff,
-                None => 0,
-            };
-            changed |= known;
+            if self.unknown_left != 0
+                && let Some(u) = self.unknown.get_mut(i / 8)
+            {
+                let now_known = *u >> shift & 0xff;
+                *u &= !(0xff << shift);
+                self.unknown_left -= now_known.count_ones() as usize;
+                changed |= now_known;
+            }
             if changed != 0 {
                 *old = *new;
                 if let Some(d) = self.dirty.get_mut(i / 8) {
@@ -244,9 +260,6 @@ impl<'m> Patcher<'m> {
         }
         if touched > first {
             self.touch(first / 8, touched.div_ceil(8));
-        }
-        if self.unknown_left {
-            self.unknown_left = self.unknown.iter().any(|&u| u != 0);
         }
     }
 
@@ -260,6 +273,14 @@ impl<'m> Patcher<'m> {
         }
     }
 
+    fn mark_dirty(&mut self, var: u32) {
+        let word = var as usize / 64;
+        if let Some(dirty) = self.dirty.get_mut(word) {
+            *dirty |= 1 << (var % 64);
+            self.touch(word, word + 1);
+        }
+    }
+
     #[inline]
     fn put(&mut self, var: u32, value: u64) {
         let (word, bit) = (var as usize / 64, 1u64 << (var % 64));
@@ -270,16 +291,15 @@ impl<'m> Patcher<'m> {
         ) else {
             return;
         };
-        if *slot == value && *unknown & bit == 0 {
+        let now_known = *unknown & bit != 0;
+        if *slot == value && !now_known {
             return;
         }
         *slot = value;
         *dirty |= bit;
         *unknown &= !bit;
+        self.unknown_left -= usize::from(now_known);
         self.touch(word, word + 1);
-        if self.unknown_left {
-            self.unknown_left = self.unknown.iter().any(|&u| u != 0);
-        }
     }
 
     /// Marks every variable changed: the next launch stores all sites. For memory that was filled anew.
@@ -302,7 +322,7 @@ impl<'m> Patcher<'m> {
     /// # Errors
     /// [`PatchError`]; nothing was stored then, and the changes are still to be made.
     pub fn apply(&mut self, regions: &mut [Region<'_>]) -> Result<usize, PatchError> {
-        if self.unknown_left {
+        if self.unknown_left != 0 {
             return Err(PatchError::Unresolved {
                 var: self.first_unknown(),
             });
@@ -311,7 +331,10 @@ impl<'m> Patcher<'m> {
         if !self.is_dirty() {
             return Ok(0);
         }
-        self.resolve()?;
+        self.check_changed()?;
+        if !self.table.derived.is_empty() {
+            self.derive_stale()?;
+        }
         let mut stored = 0;
         for word in self.dirty_from..self.dirty_to {
             let Some(changed) = self
@@ -325,7 +348,7 @@ impl<'m> Patcher<'m> {
             if self.table.has_dense {
                 stored += self.store_dense(checked, word, changed, regions);
             }
-            let special = self.table.special.get(word).map_or(0, |s| s.bits) & changed;
+            let special = self.special(word) & changed;
             if special != 0 {
                 stored += self.store_runs(checked, word, special, regions);
             }
@@ -341,63 +364,94 @@ impl<'m> Patcher<'m> {
         Var(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// Computes derived variables whose inputs changed and checks all that is about to be stored, in order: a derived
-    /// variable comes after all that it is made of.
-    fn resolve(&mut self) -> Result<(), PatchError> {
-        let mut word = self.dirty_from;
-        while word < self.dirty_to {
-            let special = self.table.special.get(word).map_or(0, |s| s.bits);
-            let mut done = 0u64;
-            loop {
-                let left = self.dirty.get(word).copied().unwrap_or(0) & special & !done;
-                if left == 0 {
-                    break;
-                }
-                let bit = left.trailing_zeros();
-                done |= u64::MAX >> (63 - bit);
-                let var = u32::try_from(word * 64)
-                    .unwrap_or(u32::MAX)
-                    .saturating_add(bit);
-                let value = self.values.get(var as usize).copied().unwrap_or(0);
-                for run in self.table.runs_of(var) {
-                    self.resolve_run(run, value)?;
+    /// Which variables of this word of the maps have runs.
+    #[inline]
+    fn special(&self, word: usize) -> u64 {
+        self.table.special.get(word).map_or(0, |s| s.bits)
+    }
+
+    /// Checks the fields of all changed variables that were set, and notes which derived ones must be computed.
+    fn check_changed(&mut self) -> Result<(), PatchError> {
+        for word in self.dirty_from..self.dirty_to {
+            let mut left = self.dirty.get(word).copied().unwrap_or(0) & self.special(word);
+            while left != 0 {
+                let var = var_at(word, left);
+                left &= left - 1;
+                // A derived one may still hold a value that was refused; it is computed and checked below.
+                match self.table.derived_index(var) {
+                    Some(index) => self.mark_stale(index),
+                    None => self.check_runs(var)?,
                 }
             }
-            word += 1;
         }
         Ok(())
     }
 
-    fn resolve_run(&mut self, run: &Run, value: u64) -> Result<(), PatchError> {
-        if run.formula != FEEDS_FORMULA {
-            let formula = self
-                .table
-                .formulas
-                .get(run.formula as usize)
-                .and_then(|f| f.formula(run.var));
-            let check = formula.map_or(Ok(()), |f| f.check(value));
-            return check.map_err(|misfit| PatchError::Misfit {
-                var: Var(run.var),
-                misfit,
-            });
+    /// Checks a variable's fields; the derived variables that it feeds become stale.
+    fn check_runs(&mut self, var: u32) -> Result<(), PatchError> {
+        let value = self.values.get(var as usize).copied().unwrap_or(0);
+        for run in self.table.runs_of(var) {
+            if run.formula == FEEDS_FORMULA {
+                for &index in self.table.run_words(run) {
+                    self.mark_stale(index as usize);
+                }
+                continue;
+            }
+            let formula = self.table.formulas.get(run.formula as usize);
+            let formula = formula.and_then(|f| f.formula(var));
+            if let Some(Err(misfit)) = formula.map(|f| f.check(value)) {
+                return Err(PatchError::Misfit {
+                    var: Var(var),
+                    misfit,
+                });
+            }
         }
-        for &index in self.table.run_words(run) {
-            let Some(d) = self.table.derived.get(index as usize) else {
+        Ok(())
+    }
+
+    fn mark_stale(&mut self, index: usize) {
+        let word = index / 64;
+        if let Some(stale) = self.stale.get_mut(word) {
+            *stale |= 1 << (index % 64);
+            if self.stale_from >= self.stale_to {
+                (self.stale_from, self.stale_to) = (word, word + 1);
+            } else {
+                self.stale_from = self.stale_from.min(word);
+                self.stale_to = self.stale_to.max(word + 1);
+            }
+        }
+    }
+
+    /// Computes stale derived variables in the order of their outputs, so that inputs which are derived themselves are up
+    /// to date. When one does not fit, the rest stays stale.
+    fn derive_stale(&mut self) -> Result<(), PatchError> {
+        while self.stale_from < self.stale_to {
+            let word = self.stale_from;
+            let Some(left) = self.stale.get(word).copied().filter(|&w| w != 0) else {
+                self.stale_from += 1;
                 continue;
             };
-            let of = |var: u32| self.values.get(var as usize).copied().unwrap_or(0);
-            let out = d
-                .eval(of)
-                .map_err(|(var, misfit)| PatchError::Misfit { var, misfit })?;
-            // Not `put`: the first time the value may equal the initial zero, and must be stored all the same.
-            if let Some(slot) = self.values.get_mut(d.out as usize) {
-                *slot = out;
+            let index = word * 64 + left.trailing_zeros() as usize;
+            if let Some(d) = self.table.derived.get(index) {
+                let of = |var: u32| self.values.get(var as usize).copied().unwrap_or(0);
+                let value = d
+                    .eval(of)
+                    .map_err(|(var, misfit)| PatchError::Misfit { var, misfit })?;
+                self.put(d.out, value);
+                let bit = 1 << (d.out % 64);
+                if self
+                    .dirty
+                    .get(d.out as usize / 64)
+                    .is_some_and(|w| w & bit != 0)
+                {
+                    self.check_runs(d.out)?;
+                }
             }
-            if let Some(dirty) = self.dirty.get_mut(d.out as usize / 64) {
-                *dirty |= 1 << (d.out % 64);
+            if let Some(stale) = self.stale.get_mut(word) {
+                *stale &= !(1 << (index % 64));
             }
-            self.touch(d.out as usize / 64, d.out as usize / 64 + 1);
         }
+        (self.stale_from, self.stale_to) = (0, 0);
         Ok(())
     }
 
@@ -465,11 +519,8 @@ impl<'m> Patcher<'m> {
     ) -> usize {
         let mut stored = 0;
         while special != 0 {
-            let bit = special.trailing_zeros();
+            let var = var_at(word, special);
             special &= special - 1;
-            let var = u32::try_from(word * 64)
-                .unwrap_or(u32::MAX)
-                .saturating_add(bit);
             let value = self.values.get(var as usize).copied().unwrap_or(0);
             for run in self.table.runs_of(var) {
                 let formula = self
@@ -489,4 +540,11 @@ impl<'m> Patcher<'m> {
         }
         stored
     }
+}
+
+/// The variable of the lowest bit in word `word` of a map.
+#[inline]
+fn var_at(word: usize, bits: u64) -> u32 {
+    let index = word.saturating_mul(64) + bits.trailing_zeros() as usize;
+    u32::try_from(index).unwrap_or(u32::MAX)
 }

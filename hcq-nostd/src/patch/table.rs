@@ -6,9 +6,12 @@
 //! | derived | 112 | variables computed from others, inputs before outputs |
 //! | formulas | 40 | all of a formula but its variable |
 //! | regions | 16 | size in bytes, and where the region's dense list starts |
-//! | special | 16 per 64 variables | which of them have runs, and the first run |
+//! | special | 16 per 64 variables | which of them have runs, and the first run; absent if there are dense lists only |
 //! | runs | 20 | sites of one variable, formula and region, sorted by variable |
 //! | words | 4 | dense lists (`starts[vars + 1]`, then offsets / 8), and the runs' byte offsets |
+//!
+//! The words have no gaps: dense lists in the order of their regions, then the runs' in the order of the runs. So no two
+//! share words, and checking or applying a table takes time in proportion to its size, whoever made it.
 //!
 //! A start's top bit, at every eighth variable, says that these eight have exactly one site each.
 
@@ -233,10 +236,21 @@ impl Header {
             .checked_add(part(self.derived, size_of::<Derived>())?)?
             .checked_add(part(self.formulas, size_of::<FormulaRecord>())?)?
             .checked_add(part(self.regions, size_of::<RegionRecord>())?)?
-            .checked_add(part(self.vars.div_ceil(64), size_of::<Special>())?)?
+            .checked_add(part(self.specials(), size_of::<Special>())?)?
             .checked_add(part(self.runs, size_of::<Run>())?)?
             .checked_add(part(self.words, size_of::<u32>())?)?;
         sum.checked_next_multiple_of(8)
+    }
+
+    /// Without runs there is nothing to index; but each variable costs something, so that no small table can ask for a
+    /// large state.
+    fn specials(&self) -> u32 {
+        let bounded = self.words > self.vars;
+        if self.runs == 0 && bounded {
+            0
+        } else {
+            self.vars.div_ceil(64)
+        }
     }
 
     /// Size in 64-bit words. Fits, as `new` and `parse` have seen to.
@@ -253,7 +267,7 @@ impl Header {
             <[FormulaRecord]>::mut_from_prefix_with_elems(rest, self.formulas as usize).ok()?;
         let (regions, rest) =
             <[RegionRecord]>::mut_from_prefix_with_elems(rest, self.regions as usize).ok()?;
-        let specials = self.vars.div_ceil(64) as usize;
+        let specials = self.specials() as usize;
         let (special, rest) = <[Special]>::mut_from_prefix_with_elems(rest, specials).ok()?;
         let (runs, rest) = <[Run]>::mut_from_prefix_with_elems(rest, self.runs as usize).ok()?;
         let (words, _) = <[u32]>::mut_from_prefix_with_elems(rest, self.words as usize).ok()?;
@@ -310,7 +324,7 @@ impl<'t> PatchTable<'t> {
         {
             return Err(size);
         }
-        let specials = header.vars.div_ceil(64) as usize;
+        let specials = header.specials() as usize;
         let (derived, rest) =
             <[Derived]>::ref_from_prefix_with_elems(rest, header.derived as usize)
                 .map_err(|_| size)?;
@@ -340,8 +354,10 @@ impl<'t> PatchTable<'t> {
         };
         table.check_derived()?;
         table.check_formulas()?;
-        table.check_dense()?;
-        table.check_runs()?;
+        let end = table.check_dense()?;
+        if table.check_runs(end)? != table.words.len() {
+            return Err(size);
+        }
         table.check_special()?;
         Ok(table)
     }
@@ -364,22 +380,31 @@ impl<'t> PatchTable<'t> {
         Ok(())
     }
 
-    fn check_dense(&self) -> Result<(), TableError> {
+    /// Returns where the dense lists end.
+    fn check_dense(&self) -> Result<usize, TableError> {
+        let mut at = 0;
         for (region, record) in (0u32..).zip(self.regions) {
             if record.starts == u32::MAX {
                 continue;
             }
-            self.check_dense_region(record)
-                .ok_or(TableError::Dense { region })?;
+            let end = self.check_dense_region(record, at);
+            at = end.ok_or(TableError::Dense { region })?;
         }
-        Ok(())
+        Ok(at)
     }
 
-    fn check_dense_region(&self, record: &RegionRecord) -> Option<()> {
+    /// A dense list that starts at word `at`. Returns its end.
+    fn check_dense_region(&self, record: &RegionRecord, at: usize) -> Option<usize> {
         let starts = self.starts(record)?;
         let clear = |w: u32| w & !DENSE_FLAG;
         let first = clear(*starts.first()?);
-        let last = clear(*starts.last()?);
+        let last = *starts.last()?;
+        if last & DENSE_FLAG != 0
+            || record.starts as usize != at
+            || first as usize != at.checked_add(starts.len())?
+        {
+            return None;
+        }
         for (var, pair) in starts.windows(2).enumerate() {
             let &[a, b] = pair else { return None };
             if clear(a) > clear(b) {
@@ -390,24 +415,23 @@ impl<'t> PatchTable<'t> {
                 let single = nine
                     .windows(2)
                     .all(|w| matches!(w, [a, b] if clear(*b) == clear(*a) + 1));
-                if var % 8 != 0 || !single {
+                if !var.is_multiple_of(8) || !single {
                     return None;
                 }
             }
         }
-        if starts.last()? & DENSE_FLAG != 0 {
-            return None;
-        }
         let offsets = self.words.get(first as usize..last as usize)?;
         let inside = |&o: &u32| (u64::from(o) + 1) * 8 <= record.bytes;
-        offsets.iter().all(inside).then_some(())
+        offsets.iter().all(inside).then_some(last as usize)
     }
 
-    fn check_runs(&self) -> Result<(), TableError> {
+    /// Runs whose words start at word `at`. Returns their end.
+    fn check_runs(&self, mut at: usize) -> Result<usize, TableError> {
         let mut last = 0;
         for (index, run) in (0u32..).zip(self.runs) {
             let bad = TableError::Run { index };
-            if run.var < last || run.var >= self.vars || run.count == 0 {
+            if run.var < last || run.var >= self.vars || run.count == 0 || run.first as usize != at
+            {
                 return Err(bad);
             }
             last = run.var;
@@ -415,6 +439,7 @@ impl<'t> PatchTable<'t> {
             if offsets.len() != run.count as usize {
                 return Err(bad);
             }
+            at = at.checked_add(offsets.len()).ok_or(bad)?;
             let sound = if run.formula == FEEDS_FORMULA {
                 offsets.iter().all(|&d| {
                     self.derived
@@ -423,11 +448,8 @@ impl<'t> PatchTable<'t> {
                 })
             } else {
                 let record = self.regions.get(usize::from(run.region)).ok_or(bad)?;
-                let formula = self
-                    .formulas
-                    .get(run.formula as usize)
-                    .and_then(|f| f.formula(run.var))
-                    .ok_or(bad)?;
+                let formula = self.formulas.get(run.formula as usize);
+                let formula = formula.and_then(|f| f.formula(run.var)).ok_or(bad)?;
                 let (bytes, align) = (formula.store.bytes(), formula.store.align());
                 offsets
                     .iter()
@@ -437,7 +459,7 @@ impl<'t> PatchTable<'t> {
                 return Err(bad);
             }
         }
-        Ok(())
+        Ok(at)
     }
 
     fn check_special(&self) -> Result<(), TableError> {
@@ -519,11 +541,25 @@ impl<'t> PatchTable<'t> {
 
     /// Whether `var` is computed from others.
     pub fn is_derived(&self, var: Var) -> bool {
-        self.derived.binary_search_by_key(&var.0, |d| d.out).is_ok()
+        self.derived_index(var.0).is_some()
+    }
+
+    #[inline]
+    pub(super) fn derived_index(&self, var: u32) -> Option<usize> {
+        if self.derived.is_empty() {
+            return None;
+        }
+        self.derived.binary_search_by_key(&var, |d| d.out).ok()
     }
 
     /// 64-bit words of state that a [`Patcher`](super::Patcher) needs.
     pub fn state_words(&self) -> usize {
-        (self.vars as usize) + 2 * (self.vars.div_ceil(64) as usize)
+        let maps = 2 * self.map_words() + self.derived.len().div_ceil(64);
+        (self.vars as usize).saturating_add(maps)
+    }
+
+    /// Words of a bit map of the variables.
+    pub(super) fn map_words(&self) -> usize {
+        self.vars.div_ceil(64) as usize
     }
 }

@@ -143,6 +143,15 @@ impl<'m> Ring<'m> {
     /// # Errors
     /// [`RingError::Shape`].
     pub fn new(memory: Region<'m>, entry: usize) -> Result<Self, RingError> {
+        Self::resume(memory, entry, 0)
+    }
+
+    /// An empty ring of which `position` entries were published and consumed before: one whose engine counts on from
+    /// there.
+    ///
+    /// # Errors
+    /// [`RingError::Shape`].
+    pub fn resume(memory: Region<'m>, entry: usize, position: u64) -> Result<Self, RingError> {
         let bytes = memory.len();
         if entry == 0 || !entry.is_multiple_of(4) || bytes < entry || !bytes.is_multiple_of(entry) {
             return Err(RingError::Shape { bytes, entry });
@@ -152,9 +161,9 @@ impl<'m> Ring<'m> {
             memory,
             entry,
             len,
-            put: 0,
-            get: 0,
-            place: 0,
+            put: position,
+            get: position,
+            place: position % len,
         })
     }
 
