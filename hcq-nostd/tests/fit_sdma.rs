@@ -137,16 +137,10 @@ fn rings() {
             number(&inputs["ring"]["ring_bytes"]),
         );
         let mut memory = vec![u64::from_ne_bytes([0xa5; 8]); bytes as usize / 8];
-        let mut ring = Ring::new(Region::from_words(&mut memory, base), 4).expect("whole words");
         // The pointers count bytes.
         let mut rung = number(&inputs["ring"]["put_bytes_before"]);
-        let before = rung / 4;
-        let lap = ring.len();
-        for at in (0..before).step_by(lap as usize) {
-            let n = lap.min(before - at);
-            ring.reserve(n).expect("an empty ring").publish(&mut |_| ());
-            ring.consumed(ring.put()).expect("just published");
-        }
+        let ring = Ring::resume(Region::from_words(&mut memory, base), 4, rung / 4);
+        let mut ring = ring.expect("whole words");
         for after in list(&case["after_submit"]) {
             let mut doorbell = |put: u64| rung = put * 4;
             match inputs["indirect_buffer_addr"].as_str() {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test takes the sketches that it needs")]
 
 pub(crate) mod amd;
+pub(crate) mod aql;
 pub(crate) mod golden;
 pub(crate) mod lab;
 pub(crate) mod pm4;
