@@ -1,1 +1,240 @@
+//! Tables from anywhere: parsing never panics, and what parses can be applied.
 
+use super::*;
+use crate::mem::Region;
+use crate::testing::cases;
+use proptest::prelude::*;
+
+/// Tables of every kind: dense only, runs only, both, derived, nothing at all.
+fn samples() -> Vec<Vec<u64>> {
+    let mut room = Room::new(200);
+    let mut out = vec![];
+    for kind in 0..5 {
+        let mut list = room.list();
+        let n = if kind == 4 { 0 } else { 9 };
+        let v: Vec<Var> = (0..n).map(|_| list.var().expect("room")).collect();
+        if kind != 1 {
+            for (i, &v) in v.iter().enumerate() {
+                list.site(RegionId(0), i as u32 * 8, &Formula::whole(v));
+            }
+        }
+        if kind == 1 || kind == 2 {
+            list.site(RegionId(1), 0, &Formula::low(v[0], Fit::bits(40)));
+            list.site(RegionId(1), 6, &Formula::narrow(v[1], Store::W16).swapped());
+            list.site(RegionId(1), 9, &Formula::narrow(v[1], Store::W8));
+            list.site(RegionId(1), 12, &Formula::whole(v[8]));
+            list.site(RegionId(0), 80, &Formula::low(v[0], Fit::bits(40)));
+        }
+        if kind == 3 {
+            let product = list.derive(Derived::product(v[0], v[1])).expect("room");
+            let terms = [
+                Term::new(product, Field::new(3, 20)),
+                Term::masked(v[2], 4, 1),
+            ];
+            let sum = list
+                .derive(Derived::sum(7, &terms).expect("two terms"))
+                .expect("room");
+            list.site(RegionId(0), 80, &Formula::whole(sum));
+            list.site(RegionId(1), 4, &Formula::high(product, Fit::ANY));
+        }
+        out.push(built(&mut list, &[88, 20]).expect("complete"));
+    }
+    out
+}
+
+/// Whatever parses can be launched: no panic, nothing outside the regions. True if it parsed.
+fn try_table(bytes: &[u8]) -> bool {
+    let Ok(table) = PatchTable::parse(bytes) else {
+        return false;
+    };
+    let _ = (
+        table.sites(),
+        table.vars(),
+        table.as_bytes().len(),
+        table.is_derived(Var::new(0)),
+    );
+    let sizes: Vec<u64> = table.region_bytes().collect();
+    // A caller gives the memory that he has; a table that wants more is refused.
+    let mut memory: Vec<Vec<u64>> = sizes
+        .iter()
+        .map(|&n| vec![0; n.min(4096).div_ceil(8) as usize + 2])
+        .collect();
+    let mut regions: Vec<Region<'_>> = memory
+        .iter_mut()
+        .zip(&sizes)
+        .map(|(m, &n)| {
+            Region::from_words(m, 0)
+                .slice(0, n.min(4096) as usize)
+                .expect("inside")
+        })
+        .collect();
+    let words = table.state_words();
+    assert!(
+        words <= bytes.len() * 32,
+        "{words} words of state for a table of {} bytes",
+        bytes.len()
+    );
+    let mut state = vec![0; words];
+    let mut p = Patcher::new(table, &mut state).expect("the room asked for");
+    let _ = p.apply(&mut regions);
+    for value in [0, 1, 0x1_0000_0010, u64::MAX] {
+        for var in 0..table.vars() {
+            let _ = p.set(Var::new(var), value.wrapping_add(var.into()));
+        }
+        let _ = p.apply(&mut regions);
+        p.touch_all();
+        let _ = p.apply(&mut regions);
+    }
+    drop(regions);
+    for (m, &n) in memory.iter().zip(&sizes) {
+        let bytes = zerocopy::IntoBytes::as_bytes(m.as_slice());
+        assert!(
+            bytes[n.min(4096) as usize..].iter().all(|&b| b == 0),
+            "stored outside a region"
+        );
+    }
+    true
+}
+
+#[test]
+fn every_mutated_byte_is_refused_or_harmless() {
+    let mut parsed = 0;
+    for (kind, words) in samples().into_iter().enumerate() {
+        if cfg!(miri) && kind != 3 {
+            continue;
+        }
+        let mut words = words;
+        assert!(try_table(zerocopy::IntoBytes::as_bytes(words.as_slice())));
+        let step = if cfg!(miri) { 7 } else { 1 };
+        for at in (0..words.len() * 8).step_by(step) {
+            for flip in [0x01, 0x10, 0x80, 0xff, 0x7f] {
+                zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice())[at] ^= flip;
+                parsed += u32::from(try_table(zerocopy::IntoBytes::as_bytes(words.as_slice())));
+                zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice())[at] ^= flip;
+            }
+        }
+    }
+    // Numbers inside formulas and offsets may be others.
+    assert!(parsed > 0);
+}
+
+#[test]
+fn every_truncation_and_extension_is_refused() {
+    for words in samples() {
+        let bytes = zerocopy::IntoBytes::as_bytes(words.as_slice());
+        for len in 0..bytes.len() {
+            let refused = PatchTable::parse(&bytes[..len]).map(|_| ());
+            assert_eq!(refused, Err(TableError::Size { have: len }));
+        }
+        let mut longer = words.clone();
+        longer.push(0);
+        let longer = zerocopy::IntoBytes::as_bytes(longer.as_slice());
+        for len in bytes.len() + 1..=longer.len() {
+            assert_eq!(
+                PatchTable::parse(&longer[..len]).map(|_| ()),
+                Err(TableError::Size { have: len })
+            );
+        }
+        let odd = &longer[1..];
+        assert_eq!(
+            PatchTable::parse(odd).map(|_| ()),
+            Err(TableError::Size { have: odd.len() })
+        );
+        assert!(PatchTable::parse(bytes).is_ok());
+    }
+}
+
+#[test]
+fn reasons_name_what_is_wrong() {
+    let words = samples().remove(3);
+    let refuse = |at: usize, value: u32| {
+        let mut words = words.clone();
+        zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice())[at..at + 4]
+            .copy_from_slice(&value.to_le_bytes());
+        PatchTable::parse(zerocopy::IntoBytes::as_bytes(words.as_slice())).map(|_| ())
+    };
+    assert_eq!(refuse(0, 0), Err(TableError::Magic));
+    assert_eq!(refuse(4, 2), Err(TableError::Version { seen: 2 }));
+    assert_eq!(
+        refuse(8, 1 << 20),
+        Err(TableError::Size {
+            have: words.len() * 8
+        })
+    );
+    // The first derived variable's output, made one that does not exist.
+    assert_eq!(
+        refuse(40 + 108, 1000),
+        Err(TableError::Derived { index: 0 })
+    );
+    // The first formula's right shift, byte 32 of its record.
+    assert_eq!(
+        refuse(40 + 2 * 112 + 32, 64),
+        Err(TableError::Formula { index: 0 })
+    );
+    let regions = 40 + 2 * 112 + 40;
+    assert_eq!(refuse(regions, 8), Err(TableError::Dense { region: 0 }));
+    assert_eq!(refuse(regions + 8, 1), Err(TableError::Dense { region: 0 }));
+    let special = regions + 2 * 16;
+    assert_eq!(refuse(special, 0), Err(TableError::Special { index: 0 }));
+    assert_eq!(
+        refuse(special + 16, 1000),
+        Err(TableError::Run { index: 0 })
+    );
+    assert_eq!(
+        refuse(special + 16 + 12, 0),
+        Err(TableError::Run { index: 0 })
+    );
+    for (error, text) in [
+        (TableError::Magic, "not a patch table"),
+        (TableError::Run { index: 3 }, "run 3 is malformed"),
+        (
+            TableError::Size { have: 5 },
+            "5 bytes are no whole patch table",
+        ),
+    ] {
+        assert_eq!(std::format!("{error}"), text);
+    }
+}
+
+/// Runs that share their words would make checking a small table take a long time.
+#[test]
+fn runs_that_share_words_are_refused() {
+    let mut words = samples().remove(1);
+    let bytes = zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice());
+    let count = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let (vars, regions, derived, formulas, runs) =
+        (count(8), count(12), count(16), count(20), count(24));
+    let first = 40 + derived * 112 + formulas * 40 + regions * 16 + vars.div_ceil(64) * 16;
+    assert!(runs >= 2);
+    let second = first as usize + 20 + 12;
+    bytes[second..second + 4].fill(0);
+    let refused = PatchTable::parse(zerocopy::IntoBytes::as_bytes(words.as_slice())).map(|_| ());
+    assert_eq!(refused, Err(TableError::Run { index: 1 }));
+}
+
+proptest! {
+    #![proptest_config(cases(3000))]
+
+    #[test]
+    fn random_bytes_never_panic(words in prop::collection::vec(any::<u64>(), 0..60), magic in any::<bool>()) {
+        let mut words = words;
+        if let (Some(w), true) = (words.first_mut(), magic) {
+            *w = u64::from(u32::from_le_bytes(*b"HCQP")) | 1 << 32;
+        }
+        try_table(zerocopy::IntoBytes::as_bytes(words.as_slice()));
+    }
+
+    #[test]
+    fn several_mutations_never_panic(
+        kind in 0usize..5,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(0u32), 0u32..12, any::<u32>()]), 1..6),
+    ) {
+        let mut words = samples().remove(kind);
+        let bytes = zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice());
+        for (at, value) in changes {
+            let at = at.index(bytes.len() / 4) * 4;
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        try_table(zerocopy::IntoBytes::as_bytes(words.as_slice()));
+    }
+}
