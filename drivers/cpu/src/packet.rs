@@ -50,7 +50,7 @@ pub(crate) mod word {
 /// The words of a packet as the engine reads them.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct Raw {
+pub(crate) struct Raw {
     header: u32,
     extra: u32,
     first: u64,
@@ -60,20 +60,27 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == crate::PACKET_BYTES);
 
-/// A launch.
+impl Raw {
+    pub(crate) fn header(&self) -> u32 {
+        self.header
+    }
+}
+
+/// A launch. In the order of the packet's words, so that decoding it is one copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(C)]
 pub struct Exec {
     /// The kernel's address.
     pub kernel: u64,
     /// Address of the argument block.
     pub args: u64,
-    /// Its length in bytes.
-    pub args_size: u32,
     /// Work-groups, x, y, z.
     pub groups: [u32; 3],
     /// Work-items per group, x, y, z.
     pub local: [u32; 3],
+    /// Length of the argument block in bytes.
+    pub args_size: u32,
     /// Bytes of group-local memory.
     pub local_memory: u32,
 }
@@ -193,6 +200,25 @@ impl core::fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
+impl Exec {
+    /// The launch, if these words are one.
+    #[inline]
+    pub(crate) fn from_raw(raw: &Raw) -> Option<Self> {
+        let [gx, gy, gz, lx, ly, lz, args_size, a, b, c] = raw.tail;
+        if raw.header != op::EXEC || a | b | c != 0 {
+            return None;
+        }
+        Some(Self {
+            kernel: raw.first,
+            args: raw.second,
+            args_size,
+            groups: [gx, gy, gz],
+            local: [lx, ly, lz],
+            local_memory: raw.extra,
+        })
+    }
+}
+
 impl Packet {
     /// The words.
     ///
@@ -309,9 +335,14 @@ impl Packet {
     ///
     /// # Errors
     /// [`Malformed`].
-    #[inline]
     pub fn decode(words: &[u32; PACKET_WORDS]) -> Result<Self, Malformed> {
-        let raw: Raw = zerocopy::transmute!(*words);
+        Self::from_raw(&zerocopy::transmute!(*words))
+    }
+
+    pub(crate) fn from_raw(raw: &Raw) -> Result<Self, Malformed> {
+        if let Some(exec) = Exec::from_raw(raw) {
+            return Ok(Self::Exec(exec));
+        }
         let header = raw.header;
         let opcode = header & 0xff;
         let flag = header & op::FLAG != 0;
@@ -325,18 +356,7 @@ impl Packet {
         let narrow = |v: u64| u32::try_from(v).map_err(|_| Malformed::Operand { value: v });
         // The number of words in use, and whether word 1 is.
         let (packet, used, extra) = match opcode {
-            op::EXEC => {
-                let [gx, gy, gz, lx, ly, lz, args_size, ..] = raw.tail;
-                let exec = Exec {
-                    kernel: raw.first,
-                    args: raw.second,
-                    args_size,
-                    groups: [gx, gy, gz],
-                    local: [lx, ly, lz],
-                    local_memory: raw.extra,
-                };
-                (Self::Exec(exec), 13, true)
-            }
+            op::EXEC => return Err(reserved(raw, 13, true)),
             op::COPY => {
                 let [low, high, ..] = raw.tail;
                 let bytes = u64::from(high) << 32 | u64::from(low);
@@ -405,10 +425,11 @@ impl Packet {
             op::NOP => (Self::Nop, 1, false),
             _ => return Err(Malformed::Opcode { header }),
         };
+        let words: [u32; PACKET_WORDS] = zerocopy::transmute!(*raw);
         let rest = words.get(used..).unwrap_or_default();
         let unused = if used > 1 && !extra { raw.extra } else { 0 };
         if unused != 0 || rest.iter().fold(0, |all, w| all | w) != 0 {
-            return Err(reserved(words, used, extra));
+            return Err(reserved(raw, used, extra));
         }
         Ok(packet)
     }
@@ -416,7 +437,8 @@ impl Packet {
 
 /// The first word that should be zero and is not.
 #[cold]
-fn reserved(words: &[u32; PACKET_WORDS], used: usize, extra: bool) -> Malformed {
+fn reserved(raw: &Raw, used: usize, extra: bool) -> Malformed {
+    let words: [u32; PACKET_WORDS] = zerocopy::transmute!(*raw);
     let is_reserved = |i: usize| i >= used || (i == 1 && !extra);
     let found = words
         .iter()

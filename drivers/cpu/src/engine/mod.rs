@@ -20,25 +20,17 @@
 //! - **barrier** is a sequentially consistent fence.
 #![allow(unsafe_code, reason = "runs kernels and moves memory by address")]
 
+mod launch;
+mod queue;
 mod run;
 
 use core::ptr::NonNull;
 
-use hcq_nostd::fault::{Access, FaultKind, FaultRecord};
+use hcq_nostd::fault::{Access, FaultRecord};
 use hcq_nostd::mem::Region;
-use hcq_nostd::ring::RingError;
 
 use crate::abi::KernelFn;
-use crate::control::Control;
-use crate::packet::{Exec, Malformed, Packet};
-#[cfg(target_has_atomic = "64")]
-use crate::share::Job;
-use crate::{PACKET_BYTES, PACKET_WORDS};
-
-/// Without 64-bit atomics no launch is shared.
-#[cfg(not(target_has_atomic = "64"))]
-#[derive(Debug)]
-enum Job {}
+pub use queue::EngineQueue;
 
 /// What the engine asks of whoever runs it.
 pub trait Platform {
@@ -117,198 +109,6 @@ pub enum BlockedOn {
     },
     /// Other engines still run groups of this queue's launch.
     Helpers,
-}
-
-/// One queue of an engine.
-#[derive(Debug)]
-pub struct EngineQueue<'m> {
-    ring: Region<'m>,
-    packets: u64,
-    control: Control<'m>,
-    id: u16,
-    get: u64,
-    /// Packets of an INDIRECT that are left: address of the next, and how many.
-    indirect: Option<(u64, u32)>,
-    state: State<'m>,
-}
-
-/// What a queue is doing.
-#[derive(Clone, Copy, Debug)]
-enum State<'m> {
-    /// Fetch the next packet.
-    Ready,
-    /// Try this packet, which held the queue before.
-    Held(Packet),
-    /// In the middle of a launch.
-    Exec(Launched<'m>),
-    /// In the middle of a copy.
-    Copy {
-        destination: u64,
-        source: u64,
-        left: u64,
-    },
-    /// Stopped by a fault.
-    Stopped,
-}
-
-/// A launch in progress.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(target_has_atomic = "64"),
-    allow(dead_code, reason = "no launch is shared")
-)]
-struct Launched<'m> {
-    exec: Exec,
-    total: u64,
-    /// The next group, when this engine runs them all.
-    next: u64,
-    /// Where it was published for others.
-    job: Option<&'m Job>,
-    /// When it was published; `None` once helpers were called.
-    since: Option<u64>,
-}
-
-impl<'m> EngineQueue<'m> {
-    /// A queue over a ring's memory, which the engine only reads, and its control block. It goes on where the control
-    /// block's get stands. `id` is the engine number in fault records.
-    ///
-    /// # Errors
-    /// [`RingError::Shape`] if the ring is not a whole number of packets.
-    pub fn new(ring: Region<'m>, control: Control<'m>, id: u16) -> Result<Self, RingError> {
-        let bytes = ring.len();
-        if bytes == 0 || !bytes.is_multiple_of(PACKET_BYTES) {
-            return Err(RingError::Shape {
-                bytes,
-                entry: PACKET_BYTES,
-            });
-        }
-        let packets = (bytes / PACKET_BYTES) as u64;
-        Ok(Self {
-            ring,
-            packets,
-            control,
-            id,
-            get: control.get(),
-            indirect: None,
-            state: State::Ready,
-        })
-    }
-
-    /// The control block.
-    pub fn control(&self) -> &Control<'m> {
-        &self.control
-    }
-
-    /// Whether a fault has stopped it.
-    pub fn is_stopped(&self) -> bool {
-        matches!(self.state, State::Stopped)
-    }
-
-    /// Drops everything published and starts afresh after a fault.
-    ///
-    /// In the middle of a shared launch, no further groups of it are begun; those that other engines have begun come to
-    /// their end some time later.
-    pub fn reset(&mut self) {
-        #[cfg(target_has_atomic = "64")]
-        if let State::Exec(Launched { job: Some(job), .. }) = self.state {
-            job.withdraw();
-        }
-        self.get = self.control.put();
-        self.control.set_get(self.get);
-        self.control.fault().clear();
-        self.indirect = None;
-        self.state = State::Ready;
-    }
-
-    fn has_work(&self) -> bool {
-        match self.state {
-            State::Ready => self.indirect.is_some() || self.control.put() != self.get,
-            State::Held(_) | State::Exec(_) | State::Copy { .. } => true,
-            State::Stopped => false,
-        }
-    }
-
-    /// Takes the next packet: its words, or `None` if there is none.
-    fn fetch(&mut self, platform: &mut impl Platform) -> Result<Option<Packet>, FaultRecord> {
-        let mut words = [0u32; PACKET_WORDS];
-        match self.indirect {
-            Some((address, _)) => {
-                let from = platform.translate(address, PACKET_BYTES as u64, Access::Read);
-                let from = from.filter(|p| p.cast::<u64>().is_aligned());
-                let from = from.ok_or_else(|| self.memory_fault(address, Access::Read))?;
-                // SAFETY: the platform vouches for 64 readable bytes; nobody stores to a bound queue in flight.
-                words = unsafe { from.cast::<[u32; PACKET_WORDS]>().read() };
-            }
-            None => {
-                let put = self.control.put();
-                if put == self.get {
-                    return Ok(None);
-                }
-                if put.wrapping_sub(self.get) > self.packets {
-                    // More than the ring holds: whoever stored this has overwritten packets.
-                    return Err(self.fault(FaultKind::Command, put));
-                }
-                let at = (self.get % self.packets) as usize * PACKET_BYTES;
-                let read = self
-                    .ring
-                    .read(at, zerocopy::IntoBytes::as_mut_bytes(&mut words));
-                read.map_err(|_| self.fault(FaultKind::Command, put))?;
-            }
-        }
-        let packet = Packet::decode(&words).map_err(|e| self.malformed(&e))?;
-        if self.indirect.is_some() && matches!(packet, Packet::Indirect { .. }) {
-            return Err(self.fault(FaultKind::Command, u64::from(words[0])));
-        }
-        Ok(Some(packet))
-    }
-
-    /// The packet that `fetch` gave is done.
-    fn retire(&mut self) {
-        self.indirect = match self.indirect {
-            Some((address, left)) if left > 1 => {
-                Some((address.wrapping_add(PACKET_BYTES as u64), left - 1))
-            }
-            _ => {
-                self.get = self.get.wrapping_add(1);
-                None
-            }
-        };
-    }
-
-    /// A fault of the packet at hand: its place in the ring, or its address in a bound queue.
-    #[cold]
-    fn fault(&self, kind: FaultKind, detail: u64) -> FaultRecord {
-        let at = self.indirect.map_or(self.get, |(address, _)| address);
-        let mut record = FaultRecord::new(kind, self.id, at);
-        record.detail = detail;
-        record
-    }
-
-    #[cold]
-    fn memory_fault(&self, address: u64, access: Access) -> FaultRecord {
-        let mut record = FaultRecord::new(FaultKind::Memory, self.id, address);
-        record.access = access;
-        record.detail = self.get;
-        record
-    }
-
-    #[cold]
-    fn malformed(&self, error: &Malformed) -> FaultRecord {
-        let detail = match *error {
-            Malformed::Opcode { header } | Malformed::Flags { header } => header.into(),
-            Malformed::Reserved { value, .. } => value.into(),
-            Malformed::Operand { value } => value,
-        };
-        self.fault(FaultKind::Command, detail)
-    }
-
-    /// Reports a fault and stops.
-    #[cold]
-    fn stop(&mut self, record: &FaultRecord) {
-        self.state = State::Stopped;
-        self.control.set_get(self.get);
-        self.control.fault().report(record);
-    }
 }
 
 /// An engine with less group-local memory than the others of its share.
@@ -425,8 +225,8 @@ impl<'m> Engine<'m> {
             let Some(queue) = self.queues.get_mut(index) else {
                 continue;
             };
-            let mut context = run::Context {
-                local: &mut self.local,
+            let context = run::Context {
+                local: &self.local,
                 copy_step: self.copy_step,
                 #[cfg(target_has_atomic = "64")]
                 job,
@@ -434,7 +234,7 @@ impl<'m> Engine<'m> {
                 shared_local: self.share.map_or(0, |(share, _)| share.local_memory()),
             };
             // SAFETY: this function's contract.
-            let (count, held) = unsafe { queue.run(platform, &mut context, left) };
+            let (count, held) = unsafe { queue.run(platform, &context, left) };
             ran = ran.saturating_add(count);
             match held {
                 Ok(on) => {
@@ -442,8 +242,8 @@ impl<'m> Engine<'m> {
                         blocked = Some(Blocked { queue: index, on });
                     }
                 }
-                Err(record) => {
-                    queue.stop(&record);
+                Err(queue::Stop) => {
+                    let record = queue.stop();
                     self.next = (index + 1) % n;
                     return Poll::Fault {
                         queue: index,
@@ -478,7 +278,7 @@ impl<'m> Engine<'m> {
         for job in share.jobs() {
             while ran < budget && job.has_work() {
                 // SAFETY: this function's contract.
-                match unsafe { run::help(job, platform, &mut self.local) } {
+                match unsafe { launch::help(job, platform, &self.local) } {
                     Some(count) => ran = ran.saturating_add(count),
                     None => break,
                 }
