@@ -6,5 +6,6 @@ pub(crate) mod amd;
 pub(crate) mod aql;
 pub(crate) mod golden;
 pub(crate) mod lab;
+pub(crate) mod nv;
 pub(crate) mod pm4;
 pub(crate) mod sdma;
