@@ -147,7 +147,8 @@ impl ArgLayout<'_> {
     ///
     /// # Errors
     /// [`RecordError::ArgumentCount`], [`RecordError::ArgumentKind`], [`RecordError::KernargsTooSmall`], or
-    /// [`RecordError::Misfit`] for a number that its size cannot hold.
+    /// [`RecordError::Misfit`] for a number that its size cannot hold. No site was filed then; the block's bytes may have
+    /// changed.
     pub fn write(
         &self,
         args: &[Arg<'_>],
@@ -166,13 +167,28 @@ impl ArgLayout<'_> {
                 have: block.len(),
             });
         }
-        for (index, (arg, slot)) in (0u16..).zip(args.iter().zip(self.slots)) {
+        let mark = list.mark();
+        let written = self.write_each(args, block, list);
+        if written.is_err() {
+            list.rewind(mark);
+        }
+        written
+    }
+
+    fn write_each(
+        &self,
+        args: &[Arg<'_>],
+        block: &mut Block<'_, '_>,
+        list: &mut PatchList<'_>,
+    ) -> Result<(), RecordError> {
+        for (index, (arg, slot)) in args.iter().zip(self.slots).enumerate() {
             let kind = matches!(
                 (arg, slot.kind),
                 (Arg::Buffer(_), ArgKind::Buffer | ArgKind::ConstBuffer)
                     | (Arg::Bytes(_), ArgKind::Bytes)
                     | (Arg::Scalar { .. }, ArgKind::Scalar)
             );
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
             if !kind || arg.size() != slot.size as usize {
                 return Err(RecordError::ArgumentKind { index });
             }
@@ -186,27 +202,42 @@ impl ArgLayout<'_> {
 /// not known. Returns the bytes taken, without padding at the end.
 ///
 /// # Errors
-/// [`RecordError::KernargsTooSmall`], or [`RecordError::Misfit`] for a number that its size cannot hold.
+/// [`RecordError::KernargsTooSmall`], [`RecordError::ArgumentKind`] for a number of another size than 1, 2, 4 or 8, or
+/// [`RecordError::Misfit`] for one that its size cannot hold. No site was filed then.
 pub fn write_packed(
     args: &[Arg<'_>],
     block: &mut Block<'_, '_>,
     list: &mut PatchList<'_>,
 ) -> Result<usize, RecordError> {
-    let mut at = 0usize;
-    for (index, arg) in (0u16..).zip(args) {
-        at = at.next_multiple_of(arg.align().max(1));
-        write_one(arg, index, at, block, list)?;
-        at = at.saturating_add(arg.size());
+    let (need, have) = (packed_size(args), block.len());
+    if need > have {
+        return Err(RecordError::KernargsTooSmall { need, have });
     }
-    Ok(at)
+    let mark = list.mark();
+    let mut end = 0;
+    for (index, arg) in args.iter().enumerate() {
+        let at = place_after(end, arg);
+        let index = u16::try_from(index).unwrap_or(u16::MAX);
+        if let Err(e) = write_one(arg, index, at, block, list) {
+            list.rewind(mark);
+            return Err(e);
+        }
+        end = at.saturating_add(arg.size());
+    }
+    Ok(end)
 }
 
 /// Bytes that [`write_packed`] takes.
 pub fn packed_size(args: &[Arg<'_>]) -> usize {
-    args.iter().fold(0usize, |at, a| {
-        at.next_multiple_of(a.align().max(1))
-            .saturating_add(a.size())
+    args.iter().fold(0, |end, arg| {
+        place_after(end, arg).saturating_add(arg.size())
     })
+}
+
+/// Where an argument goes after `end` bytes.
+fn place_after(end: usize, arg: &Arg<'_>) -> usize {
+    end.checked_next_multiple_of(arg.align().max(1))
+        .unwrap_or(usize::MAX)
 }
 
 #[inline]

@@ -27,7 +27,7 @@
 
 use crate::mem::Region;
 use crate::patch::{BuildError, Formula, POISON, PatchList, RegionId, Store};
-use crate::value::{Affine, Field, Fit, Misfit, Value};
+use crate::value::{Field, Fit, Misfit, Value, low_mask};
 
 /// Memory that a recording takes in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -479,31 +479,31 @@ impl<'m> Command<'_, 'm> {
         Ok(())
     }
 
-    /// Appends a word of any formula: a big-endian field, a sum with a base.
+    /// Appends a value through any formula: a big-endian field, a sum with a base. Two words for a 64-bit store, one for
+    /// the others, of which a narrower store leaves the upper bytes zero.
     ///
     /// # Errors
     /// [`Misfit`] if `value` is an immediate that does not fit; a variable is checked at launch. The formula's own
     /// variable is replaced by the value's.
     pub fn formula(&mut self, value: Value, formula: &Formula) -> Result<(), Misfit> {
         let at = self.position();
-        let of = match value {
+        let bytes = formula.store.bytes();
+        let words = match value {
             Value::Imm(v) => {
-                let known = Formula {
-                    of: Affine {
-                        add: 0,
-                        scale: 1,
-                        ..formula.of
-                    },
-                    ..*formula
-                };
+                let known = formula.known();
                 known.check(v)?;
-                self.word(low32(known.eval(v)));
-                return Ok(());
+                known.eval(v)
             }
-            Value::Var(of) => of,
+            Value::Var(of) => {
+                self.site(at, &Formula { of, ..*formula });
+                let poison = u64::from(POISON) << 32 | u64::from(POISON);
+                poison & low_mask(bytes as u8 * 8)
+            }
         };
-        self.word(POISON);
-        self.site(at, &Formula { of, ..*formula });
+        self.word(low32(words));
+        if bytes == 8 {
+            self.word(low32(words >> 32));
+        }
         Ok(())
     }
 }
@@ -620,14 +620,7 @@ impl<'r, 'm> Block<'r, 'm> {
         let bytes = formula.store.bytes() as usize;
         let word = match value {
             Value::Imm(v) => {
-                let known = Formula {
-                    of: Affine {
-                        add: 0,
-                        scale: 1,
-                        ..formula.of
-                    },
-                    ..*formula
-                };
+                let known = formula.known();
                 known.check(v).operand(operand)?;
                 known.eval(v)
             }

@@ -179,6 +179,16 @@ impl Formula {
         }
     }
 
+    /// The same for a value whose adjustment has been made.
+    pub(crate) const fn known(&self) -> Self {
+        let of = Affine {
+            scale: 1,
+            add: 0,
+            ..self.of
+        };
+        Self { of, ..*self }
+    }
+
     /// Whether the field can take the value.
     ///
     /// # Errors
