@@ -1,8 +1,8 @@
 //! Ring arithmetic on numbers alone. Put and get are monotonic 64-bit entry counts; a place is a count modulo the length.
 
-/// Entries that may be written.
+/// Entries that may be written. The counts may have gone past 2^64 in between.
 pub const fn free(put: u64, get: u64, len: u64) -> u64 {
-    len.saturating_sub(put.saturating_sub(get))
+    len.saturating_sub(put.wrapping_sub(get))
 }
 
 /// Entries from `put`'s place to the end of the ring.
@@ -18,6 +18,9 @@ pub const fn padding(put: u64, n: u64, len: u64) -> u64 {
 
 /// The monotonic count whose low `bits` bits an engine reports, given the last one known. Engines report a place in the
 /// ring or a count that wraps; between two reads it must not advance by a full turn.
+///
+/// An engine that reports a place in a ring of `2^bits` entries cannot tell a full ring from an empty one: with
+/// [`Ring::keep_free`](super::Ring::keep_free) one entry stays free, and no full turn can happen.
 pub const fn extend(raw: u64, bits: u32, last: u64) -> u64 {
     if bits >= 64 {
         return raw;

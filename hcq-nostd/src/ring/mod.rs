@@ -66,9 +66,9 @@ pub enum RingError {
     },
     /// More entries than the ring has: no waiting helps.
     TooLarge {
-        /// Entries needed.
+        /// Entries needed, padding included.
         need: u64,
-        /// Entries of the ring.
+        /// Entries that can be in use.
         len: u64,
     },
     /// The words do not fit the entries that were reserved.
@@ -131,6 +131,8 @@ pub struct Ring<'m> {
     memory: Region<'m>,
     entry: usize,
     len: u64,
+    /// Entries that may be published and not consumed: all, or fewer for engines that take a full ring for an empty one.
+    usable: u64,
     put: u64,
     get: u64,
     /// `put % len`, kept so that no launch divides.
@@ -161,15 +163,35 @@ impl<'m> Ring<'m> {
             memory,
             entry,
             len,
+            usable: len,
             put: position,
             get: position,
             place: position % len,
         })
     }
 
+    /// Leaves `n` entries free always, for engines that report places (one: put equal to get then means empty) or that
+    /// fetch ahead.
+    ///
+    /// # Errors
+    /// [`RingError::TooLarge`] if nothing is left to use, or if more is in use now.
+    pub fn keep_free(mut self, n: u64) -> Result<Self, RingError> {
+        let (need, len) = (n.saturating_add(1), self.len);
+        let usable = len
+            .checked_sub(n)
+            .filter(|&u| u > 0 && u >= self.put.wrapping_sub(self.get));
+        self.usable = usable.ok_or(RingError::TooLarge { need, len })?;
+        Ok(self)
+    }
+
     /// Entries in all.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Entries that can be reserved when everything was consumed.
+    pub fn capacity(&self) -> u64 {
+        self.usable
     }
 
     /// Whether everything published was consumed.
@@ -189,7 +211,7 @@ impl<'m> Ring<'m> {
 
     /// Entries that can be reserved now.
     pub fn free(&self) -> u64 {
-        arith::free(self.put, self.get, self.len)
+        arith::free(self.put, self.get, self.usable)
     }
 
     /// Takes note of how many entries the device has consumed. For narrower counters see [`arith::extend`].
@@ -198,7 +220,8 @@ impl<'m> Ring<'m> {
     /// [`RingError::Consumed`] for a count that cannot be; nothing has changed then.
     #[inline]
     pub fn consumed(&mut self, get: u64) -> Result<(), RingError> {
-        if get < self.get || get > self.put {
+        // Counts from a device may go past 2^64: what matters is how far apart they are.
+        if get.wrapping_sub(self.get) > self.put.wrapping_sub(self.get) {
             return Err(RingError::Consumed {
                 get,
                 last: self.get,
@@ -212,7 +235,7 @@ impl<'m> Ring<'m> {
     /// Reserves `n` entries, which may wrap between two entries.
     ///
     /// # Errors
-    /// [`WouldBlock`]; check [`len`](Self::len) for requests that never fit.
+    /// [`WouldBlock`]; check [`capacity`](Self::capacity) for requests that never fit.
     #[inline]
     pub fn reserve(&mut self, n: u64) -> Result<Hole<'_, 'm>, WouldBlock> {
         let free = self.free();
@@ -231,25 +254,52 @@ impl<'m> Ring<'m> {
     /// with copies of `pad`, one entry that the engine skips.
     ///
     /// # Errors
-    /// [`RingError::TooLarge`] if `n` exceeds the ring, [`RingError::Full`] if there is no room for padding and entries
-    /// now, [`RingError::Fill`] if `pad` is not one entry. Nothing has changed then.
+    /// [`RingError::TooLarge`] if padding and entries exceed the ring, which no waiting changes: a piece of up to half the
+    /// ring never does, for a larger one publish [`reserve_to_end`](Self::reserve_to_end) first. [`RingError::Full`] if
+    /// there is no room for padding and entries now, [`RingError::Fill`] if `pad` is not one entry. Nothing has changed
+    /// then.
     pub fn reserve_in_one_piece(&mut self, n: u64, pad: &[u32]) -> Result<Hole<'_, 'm>, RingError> {
-        if n > self.len {
-            return Err(RingError::TooLarge {
-                need: n,
-                len: self.len,
-            });
+        let padding = arith::padding(self.place, n, self.len);
+        self.pad(padding, n, pad)?;
+        let first = self.put.wrapping_add(padding);
+        Ok(Hole {
+            ring: self,
+            first,
+            n,
+        })
+    }
+
+    /// Reserves the entries up to the ring's end, if put is not at its start, and fills them with copies of `pad`. When
+    /// they are published and consumed, a piece as large as the ring fits.
+    ///
+    /// # Errors
+    /// As for [`reserve_in_one_piece`](Self::reserve_in_one_piece).
+    pub fn reserve_to_end(&mut self, pad: &[u32]) -> Result<Hole<'_, 'm>, RingError> {
+        let n = arith::to_end(self.place, self.len) % self.len;
+        self.pad(n, 0, pad)?;
+        let first = self.put;
+        Ok(Hole {
+            ring: self,
+            first,
+            n,
+        })
+    }
+
+    /// Fills `padding` entries from put on, if there is room for them and `n` more.
+    fn pad(&mut self, padding: u64, n: u64, pad: &[u32]) -> Result<(), RingError> {
+        let (need, free) = (padding.saturating_add(n), self.free());
+        if need > self.usable {
+            let len = self.usable;
+            return Err(RingError::TooLarge { need, len });
         }
-        if pad.len() * 4 != self.entry {
+        if core::mem::size_of_val(pad) != self.entry {
             let error = AccessError::OutOfBounds {
                 offset: 0,
-                len: pad.len() as u64 * 4,
+                len: core::mem::size_of_val(pad) as u64,
                 region: self.entry as u64,
             };
             return Err(RingError::Fill(error));
         }
-        let padding = arith::padding(self.place, n, self.len);
-        let (need, free) = (padding.saturating_add(n), self.free());
         if need > free {
             return Err(WouldBlock { need, free }.into());
         }
@@ -257,12 +307,7 @@ impl<'m> Ring<'m> {
             let at = self.offset(i);
             self.memory.write_words(at, pad)?;
         }
-        let first = self.put.wrapping_add(padding);
-        Ok(Hole {
-            ring: self,
-            first,
-            n,
-        })
+        Ok(())
     }
 
     /// Byte offset of the entry `ahead` (less than a turn) after put.

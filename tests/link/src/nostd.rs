@@ -242,13 +242,15 @@ fn rings() {
     keep!(
         Ring::new,
         Ring::len,
+        Ring::capacity,
         Ring::is_empty,
         Ring::put,
         Ring::get,
         Ring::free,
         Ring::consumed
     );
-    keep!(Ring::reserve, Ring::reserve_in_one_piece);
+    keep!(Ring::keep_free, Ring::reserve);
+    keep!(Ring::reserve_in_one_piece, Ring::reserve_to_end);
     keep!(
         Hole::first,
         Hole::len,
