@@ -57,6 +57,18 @@ impl<'p> Program<'p> {
         }
     }
 
+    /// Alignment that these arguments need of their block.
+    pub(crate) fn args_align(&self, args: &[Arg<'_>]) -> u64 {
+        match self.layout {
+            Some(layout) => layout.align.into(),
+            // A number of another size than a power of two is refused when it is written.
+            None => {
+                let aligns = args.iter().map(|a| a.align() as u64);
+                aligns.filter(|a| a.is_power_of_two()).max().unwrap_or(1)
+            }
+        }
+    }
+
     /// Checks and writes the arguments; returns the bytes that the kernel may read.
     pub(crate) fn write_args(
         &self,
@@ -80,7 +92,8 @@ impl hcq_nostd::queue::Program for Program<'_> {
     }
 
     fn kernargs_align(&self) -> usize {
-        // An argument block may hold anything that C aligns to at most 16 bytes.
+        // An argument block may hold anything that C aligns to at most 16 bytes; a launch insists on what its own
+        // arguments need.
         self.layout.map_or(16, |l| (l.align as usize).max(16))
     }
 }

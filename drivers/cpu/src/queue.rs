@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::queue::{ComputeQueue, CopyQueue, Launch, Queue, SignalAt, WriteWidth};
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError, Recorder};
-use hcq_nostd::value::{Fit, Value};
+use hcq_nostd::value::{Fit, Misfit, Value};
 
 use crate::PACKET_WORDS;
 use crate::packet::{Exec, Packet, op, word};
@@ -180,6 +180,16 @@ impl ComputeQueue for Compute<'_> {
             have: launch.kernargs.len(),
         };
         let args = launch.kernargs.device_address(0).ok_or(no_address)?;
+        let align = program.args_align(launch.args).max(1);
+        if !args.is_multiple_of(align) {
+            return Err(RecordError::Misfit {
+                operand: Operand::Kernargs,
+                misfit: Misfit::Misaligned {
+                    value: args,
+                    align_log2: u8::try_from(align.trailing_zeros()).unwrap_or(u8::MAX),
+                },
+            });
+        }
         let own = program.local_memory();
         let local_memory = own
             .checked_add(launch.local_memory)
