@@ -380,12 +380,23 @@ pub(crate) mod scatter {
     #[inline]
     pub(crate) unsafe fn plain(region: &mut Region<'_>, offsets: &[u32], value: u64) {
         let base: NonNull<u64> = region.cpu.cast();
-        for &offset in offsets {
+        let store = |offset: u32| {
             // SAFETY: inside by P1.
             let p = unsafe { base.add(offset as usize) };
             // SAFETY: inside by P1, aligned by P2, writable by M1, ours by M2.
             let cell = unsafe { VolatilePtr::new(p) };
             cell.write(value);
+        };
+        // Four at a time: the compiler does not unroll volatile stores by itself.
+        let (fours, rest) = offsets.as_chunks::<4>();
+        for &[a, b, c, d] in fours {
+            store(a);
+            store(b);
+            store(c);
+            store(d);
+        }
+        for &offset in rest {
+            store(offset);
         }
     }
 
@@ -394,18 +405,34 @@ pub(crate) mod scatter {
     /// # Safety
     /// P1 and P2 as for [`plain`].
     #[inline]
-    pub(crate) unsafe fn plain_each(
-        region: &mut Region<'_>,
-        offsets: &[u32; 8],
-        values: &[u64; 8],
-    ) {
+    pub(crate) unsafe fn plain_each(region: &mut Region<'_>, offsets: &[u32], values: &[u64]) {
         let base: NonNull<u64> = region.cpu.cast();
-        for (&offset, &value) in offsets.iter().zip(values) {
+        let store = |offset: u32, value: u64| {
             // SAFETY: inside by P1.
             let p = unsafe { base.add(offset as usize) };
             // SAFETY: inside by P1, aligned by P2, writable by M1, ours by M2.
             let cell = unsafe { VolatilePtr::new(p) };
             cell.write(value);
+        };
+        let len = offsets.len().min(values.len());
+        let (Some(offsets), Some(values)) = (offsets.get(..len), values.get(..len)) else {
+            return;
+        };
+        let (eights, rest) = offsets.as_chunks::<8>();
+        let (eight_values, rest_values) = values.as_chunks::<8>();
+        // Spelled out: each offset and value is loaded right before its store, with no registers to spill.
+        for (o, v) in eights.iter().zip(eight_values) {
+            store(o[0], v[0]);
+            store(o[1], v[1]);
+            store(o[2], v[2]);
+            store(o[3], v[3]);
+            store(o[4], v[4]);
+            store(o[5], v[5]);
+            store(o[6], v[6]);
+            store(o[7], v[7]);
+        }
+        for (&offset, &value) in rest.iter().zip(rest_values) {
+            store(offset, value);
         }
     }
 

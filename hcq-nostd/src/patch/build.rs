@@ -1,8 +1,8 @@
 use super::RegionId;
 use super::formula::{Derived, Formula, Site};
 use super::table::{
-    DENSE_FLAG, FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, Special,
-    TableError,
+    DENSE_FLAG, FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, START_MASK,
+    Special, TableError, one_site_each,
 };
 use crate::value::{Affine, Value, Var};
 
@@ -273,7 +273,7 @@ impl<'m> PatchList<'m> {
         let vars = self.vars;
         let planned = self.planned;
         let sites = self.sites.get_mut(..self.site_len).unwrap_or_default();
-        if sites.len() >= DENSE_FLAG as usize || regions.len() >= usize::from(u16::MAX) {
+        if sites.len() > START_MASK as usize || regions.len() >= usize::from(u16::MAX) {
             return Err(BuildError::TooMany);
         }
         for s in sites.iter() {
@@ -302,7 +302,7 @@ impl<'m> PatchList<'m> {
         let words = starts
             .and_then(|n| n.checked_add(sites.len()))
             .and_then(|n| u32::try_from(n).ok())
-            .filter(|&n| n < DENSE_FLAG);
+            .filter(|&n| n <= START_MASK);
         let header = Header::new(
             vars,
             u32::try_from(regions.len()).map_err(|_| BuildError::TooMany)?,
@@ -473,17 +473,11 @@ fn fill(
             }
             left = others;
         }
-        // A block of eight variables with one site each is stored without looking at each start.
+        // Blocks of variables with one site each are stored without looking at each start.
         let starts = t.words.get_mut(starts_at..at)?;
-        for block in 0..starts.len() / 8 {
-            let nine = starts.get(block * 8..=block * 8 + 8);
-            let single = nine.is_some_and(|n| {
-                let clear = |w: &u32| w & !DENSE_FLAG;
-                n.windows(2)
-                    .all(|w| matches!(w, [a, b] if clear(b) == clear(a) + 1))
-            });
-            if single {
-                *starts.get_mut(block * 8)? |= DENSE_FLAG;
+        for from in (0..starts.len()).step_by(64) {
+            if one_site_each(starts, from) {
+                *starts.get_mut(from)? |= DENSE_FLAG;
             }
         }
         at = offset_at;

@@ -31,6 +31,7 @@
 //! ```
 
 mod build;
+mod compare;
 mod formula;
 mod patcher;
 mod stores;

@@ -1,5 +1,6 @@
+use super::compare;
 use super::stores::{self, Checked};
-use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable};
+use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable, START_MASK};
 use crate::mem::Region;
 use crate::value::{Misfit, Var};
 
@@ -129,7 +130,7 @@ impl<'m> Patcher<'m> {
         }
         for starts in table.regions.iter().filter_map(|r| table.starts(r)) {
             for (var, w) in starts.windows(2).enumerate() {
-                let used = matches!(w, [a, b] if (a ^ b) & !DENSE_FLAG != 0);
+                let used = matches!(w, [a, b] if (a ^ b) & START_MASK != 0);
                 if let Some(u) = unknown.get_mut(var / 64) {
                     *u |= u64::from(used) << (var % 64);
                 }
@@ -211,56 +212,32 @@ impl<'m> Patcher<'m> {
         if let Some(d) = derived.get(at).filter(|d| d.out < end) {
             return Err(PatchError::IsDerived { var: Var(d.out) });
         }
-        // Single variables up to the first block of eight, whole blocks, single variables.
-        let head = (first.0.wrapping_neg() % 8) as usize;
-        let (head, rest) = values.split_at(head.min(values.len()));
-        let mut var = first.0;
-        for &value in head {
-            self.put(var, value);
-            var += 1;
-        }
-        let (blocks, tail) = rest.as_chunks::<8>();
-        self.put_blocks(var as usize / 8, blocks);
-        var += (blocks.len() * 8) as u32;
-        for &value in tail {
-            self.put(var, value);
-            var += 1;
+        let (mut at, mut left) = (first.0 as usize, values);
+        while !left.is_empty() {
+            // What of them is in one word of the maps.
+            let word = at / 64;
+            let (new, rest) = left.split_at((64 - at % 64).min(left.len()));
+            if let Some(old) = self.values.get_mut(at..at + new.len())
+                && let Some(dirty) = self.dirty.get_mut(word)
+            {
+                let mut changed = compare::changed(old, new) << (at % 64);
+                if self.unknown_left != 0
+                    && let Some(unknown) = self.unknown.get_mut(word)
+                {
+                    let now_known = *unknown & (u64::MAX >> (64 - new.len()) << (at % 64));
+                    *unknown &= !now_known;
+                    self.unknown_left -= now_known.count_ones() as usize;
+                    changed |= now_known;
+                }
+                if changed != 0 {
+                    old.copy_from_slice(new);
+                    *dirty |= changed;
+                    self.touch(word, word + 1);
+                }
+            }
+            (at, left) = (at + new.len(), rest);
         }
         Ok(())
-    }
-
-    /// Blocks of eight variables from block `first` on.
-    fn put_blocks(&mut self, first: usize, blocks: &[[u64; 8]]) {
-        let (old, _) = self.values.as_chunks_mut::<8>();
-        let Some(old) = old.get_mut(first..) else {
-            return;
-        };
-        let mut touched = first;
-        for (i, (old, new)) in (first..).zip(old.iter_mut().zip(blocks)) {
-            let mut changed = 0u64;
-            for (bit, (o, n)) in old.iter().zip(new).enumerate() {
-                changed |= u64::from(o != n) << bit;
-            }
-            let shift = (i % 8) * 8;
-            if self.unknown_left != 0
-                && let Some(u) = self.unknown.get_mut(i / 8)
-            {
-                let now_known = *u >> shift & 0xff;
-                *u &= !(0xff << shift);
-                self.unknown_left -= now_known.count_ones() as usize;
-                changed |= now_known;
-            }
-            if changed != 0 {
-                *old = *new;
-                if let Some(d) = self.dirty.get_mut(i / 8) {
-                    *d |= changed << shift;
-                }
-                touched = i + 1;
-            }
-        }
-        if touched > first {
-            self.touch(first / 8, touched.div_ceil(8));
-        }
     }
 
     #[inline]
@@ -468,42 +445,32 @@ impl<'m> Patcher<'m> {
             let Some(starts) = self.table.starts(record) else {
                 continue;
             };
-            for block in 0..8usize {
-                let bits = changed >> (block * 8) & 0xff;
-                if bits == 0 {
+            let first = word * 64;
+            let start = starts.get(first).copied().unwrap_or(0);
+            let values = self.values.get(first..).unwrap_or_default();
+            if start & DENSE_FLAG != 0 {
+                // One site each, one after the other.
+                let from = (start & START_MASK) as usize;
+                let offsets = self.table.words.get(from..).unwrap_or_default();
+                let offsets = offsets.get(..values.len().min(64)).unwrap_or_default();
+                stores::one_each(checked, region, offsets, values, changed);
+                stored += changed.count_ones() as usize;
+                continue;
+            }
+            let mut left = changed;
+            while left != 0 {
+                let v = first + left.trailing_zeros() as usize;
+                left &= left - 1;
+                let range = (starts.get(v), starts.get(v + 1), self.values.get(v));
+                let (Some(&from), Some(&to), Some(&value)) = range else {
                     continue;
-                }
-                let var = word * 64 + block * 8;
-                let start = starts.get(var).copied().unwrap_or(0);
-                if bits == 0xff && start & DENSE_FLAG != 0 {
-                    let first = (start & !DENSE_FLAG) as usize;
-                    let offsets = self
-                        .table
-                        .words
-                        .get(first..)
-                        .and_then(|w| w.first_chunk::<8>());
-                    let values = self.values.get(var..).and_then(|v| v.first_chunk::<8>());
-                    if let (Some(offsets), Some(values)) = (offsets, values) {
-                        stores::eight(checked, region, offsets, values);
-                        stored += 8;
-                    }
+                };
+                let range = (from & START_MASK) as usize..(to & START_MASK) as usize;
+                let Some(offsets) = self.table.words.get(range) else {
                     continue;
-                }
-                let mut bits = bits;
-                while bits != 0 {
-                    let v = var + bits.trailing_zeros() as usize;
-                    bits &= bits - 1;
-                    let range = (starts.get(v), starts.get(v + 1), self.values.get(v));
-                    let (Some(&from), Some(&to), Some(&value)) = range else {
-                        continue;
-                    };
-                    let range = (from & !DENSE_FLAG) as usize..(to & !DENSE_FLAG) as usize;
-                    let Some(offsets) = self.table.words.get(range) else {
-                        continue;
-                    };
-                    stores::plain(checked, region, offsets, value);
-                    stored += offsets.len();
-                }
+                };
+                stores::plain(checked, region, offsets, value);
+                stored += offsets.len();
             }
         }
         stored

@@ -32,18 +32,36 @@ pub(super) fn check(table: &PatchTable<'_>, regions: &[Region<'_>]) -> Result<Ch
     Ok(Checked(()))
 }
 
-/// Eight plain sites. `offsets` are of the dense list of `region` in the table that was checked against it.
+/// A plain site for each value: of those whose bit is set in `which`, or all. `offsets` are of the dense list of `region`
+/// in the table that was checked against it.
 #[inline]
-pub(super) fn eight(_: Checked, region: &mut Region<'_>, offsets: &[u32; 8], values: &[u64; 8]) {
-    // SAFETY: `PatchTable::check_dense_region` saw `(offset + 1) * 8 <= record.bytes` for the whole list, and `check`
-    // saw `record.bytes <= region.len()` and the alignment.
-    unsafe { scatter::plain_each(region, offsets, values) }
+pub(super) fn one_each(
+    _: Checked,
+    region: &mut Region<'_>,
+    offsets: &[u32],
+    values: &[u64],
+    mut which: u64,
+) {
+    if which.count_ones() as usize == offsets.len() {
+        // SAFETY: `PatchTable::check_dense_region` saw `(offset + 1) * 8 <= record.bytes` for the whole list, and `check`
+        // saw `record.bytes <= region.len()` and the alignment.
+        unsafe { scatter::plain_each(region, offsets, values) };
+        return;
+    }
+    while which != 0 {
+        let i = which.trailing_zeros() as usize;
+        which &= which - 1;
+        if let (Some(offset), Some(&value)) = (offsets.get(i), values.get(i)) {
+            // SAFETY: as above.
+            unsafe { scatter::plain(region, core::slice::from_ref(offset), value) };
+        }
+    }
 }
 
-/// Plain sites of one variable. `offsets` as for [`eight`].
+/// Plain sites of one variable. `offsets` as for [`one_each`].
 #[inline]
 pub(super) fn plain(_: Checked, region: &mut Region<'_>, offsets: &[u32], value: u64) {
-    // SAFETY: as for `eight`.
+    // SAFETY: as for `one_each`.
     unsafe { scatter::plain(region, offsets, value) }
 }
 

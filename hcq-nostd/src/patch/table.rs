@@ -13,7 +13,7 @@
 //! The words have no gaps: dense lists in the order of their regions, then the runs' in the order of the runs. So no two
 //! share words, and checking or applying a table takes time in proportion to its size, whoever made it.
 //!
-//! A start's top bit, at every eighth variable, says that these eight have exactly one site each.
+//! A start's top bit, at every 64th variable, says that these 64 (or as many as there are) have exactly one site each.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -83,8 +83,22 @@ impl core::error::Error for TableError {}
 const MAGIC: u32 = u32::from_le_bytes(*b"HCQP");
 const VERSION: u16 = 1;
 
-/// Top bit of a dense start.
+/// In the dense start of every 64th variable: these 64, or as many as there are, have one site each.
 pub(super) const DENSE_FLAG: u32 = 1 << 31;
+/// A dense start without its flag.
+pub(super) const START_MASK: u32 = DENSE_FLAG - 1;
+
+/// Whether variable `from` and those after it, up to 64 or to the last, have one site each.
+pub(super) fn one_site_each(starts: &[u32], from: usize) -> bool {
+    let rest = starts.get(from..).unwrap_or_default();
+    let bounds = rest.get(..65).unwrap_or(rest);
+    let next = |a: u32, b: u32| b & START_MASK == (a & START_MASK) + 1;
+    bounds.len() > 1
+        && bounds
+            .windows(2)
+            .all(|w| matches!(w, &[a, b] if next(a, b)))
+}
+
 /// A run whose words are numbers of derived variables.
 pub(super) const FEEDS_FORMULA: u32 = u32::MAX;
 
@@ -396,10 +410,9 @@ impl<'t> PatchTable<'t> {
     /// A dense list that starts at word `at`. Returns its end.
     fn check_dense_region(&self, record: &RegionRecord, at: usize) -> Option<usize> {
         let starts = self.starts(record)?;
-        let clear = |w: u32| w & !DENSE_FLAG;
-        let first = clear(*starts.first()?);
+        let first = starts.first()? & START_MASK;
         let last = *starts.last()?;
-        if last & DENSE_FLAG != 0
+        if last & !START_MASK != 0
             || record.starts as usize != at
             || first as usize != at.checked_add(starts.len())?
         {
@@ -407,17 +420,9 @@ impl<'t> PatchTable<'t> {
         }
         for (var, pair) in starts.windows(2).enumerate() {
             let &[a, b] = pair else { return None };
-            if clear(a) > clear(b) {
+            let single = var.is_multiple_of(64) && one_site_each(starts, var);
+            if a & START_MASK > b & START_MASK || (a & DENSE_FLAG != 0 && !single) {
                 return None;
-            }
-            if a & DENSE_FLAG != 0 {
-                let nine = starts.get(var..var.checked_add(9)?)?;
-                let single = nine
-                    .windows(2)
-                    .all(|w| matches!(w, [a, b] if clear(*b) == clear(*a) + 1));
-                if !var.is_multiple_of(8) || !single {
-                    return None;
-                }
             }
         }
         let offsets = self.words.get(first as usize..last as usize)?;
@@ -524,7 +529,7 @@ impl<'t> PatchTable<'t> {
             .filter_map(|r| self.starts(r))
             .filter_map(|s| {
                 let (first, last) = (s.first()?, s.last()?);
-                Some((last - (first & !DENSE_FLAG)) as usize)
+                Some((last - (first & START_MASK)) as usize)
             });
         let runs = self
             .runs
