@@ -1,1 +1,112 @@
-//! hcq-std
+//! Devices driven through their own command queues, on Linux.
+//!
+//! A thin shell over [`hcq_nostd`] and the drivers: it owns memory, threads and files, and gives them to the core. Open a
+//! [`Device`], make [`Buffer`]s, load or register [`Kernel`]s, record [`Commands`] on a [`Queue`], submit them, wait for
+//! the [`Point`].
+//!
+//! ```
+//! use std::ffi::c_void;
+//! use hcq_std::{Arg, Device, Grid, Group};
+//!
+//! #[repr(C)]
+//! struct Args { a: f32, x: *const f32, y: *mut f32, n: u32 }
+//!
+//! /// Called once per work-group; its items are a loop of the kernel's own.
+//! unsafe extern "C" fn saxpy(args: *const c_void, group: *const Group) {
+//!     let (args, group) = unsafe { (&*args.cast::<Args>(), &*group) };
+//!     let first = group.group[0] * group.local[0];
+//!     for i in (first..args.n.min(first + group.local[0])).map(|i| i as usize) {
+//!         unsafe { *args.y.add(i) += args.a * *args.x.add(i) };
+//!     }
+//! }
+//!
+//! let device = Device::open("cpu")?;
+//! let x = device.alloc_from(&[1.0f32; 1000])?;
+//! let y = device.alloc_from(&[2.0f32; 1000])?;
+//! let kernel = unsafe { device.register("saxpy", "float a; const float *x; float *y; uint32_t n;", saxpy) }?;
+//! let mut commands = device.compute_queue(0)?.record();
+//! let args = [3.0f32.into(), Arg::buffer(&x), Arg::buffer(&y), 1000u32.into()];
+//! let point = unsafe { commands.exec(&kernel, &args, Grid::new(4, 256)) }?.submit()?;
+//! point.wait()?;
+//! assert_eq!(y.to_vec()?, vec![5.0; 1000]);
+//! # Ok::<(), hcq_std::Error>(())
+//! ```
+//!
+//! # Order
+//!
+//! Commands of one queue run in order. Submissions to different queues overlap; [`Signal`]s and [`Commands::after`] order
+//! them. Every submission is a [`Point`] of the device's timeline, complete when it and all before it are.
+//! [`View::read`] and [`View::write`] run after everything submitted.
+//!
+//! # What is safe
+//!
+//! Launching a kernel is `unsafe`, since it is foreign code. Everything else is safe: memory that work in flight may use
+//! is neither reused nor unmapped, and a command with an address that is no live buffer's is a fault, which is data: the
+//! device stays in error ([`Device::fault`]), waits return at once, submissions are refused, until [`Device::recover`].
+//!
+//! # Waiting
+//!
+//! No wait is without an end: after 30 seconds in which the device made no progress, or as many milliseconds as
+//! `HCQDEV_WAIT_TIMEOUT_MS` says, it is an [`Error::Timeout`] with the value wanted and the value seen.
+//!
+//! # Costs
+//!
+//! Recording goes through pooled memory: steady work neither allocates nor makes system calls while the device's threads
+//! are awake; a sleeping thread costs one wake call per submission.
+//!
+//! # Not supported
+//!
+//! Devices other than the CPU, graphs, and several devices that share memory are not in this version.
+#![deny(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod arg;
+mod backend;
+mod bound;
+mod buffer;
+mod candidates;
+mod cpu;
+mod device;
+mod env;
+mod error;
+mod heap;
+mod lent;
+mod options;
+mod point;
+mod profile;
+mod program;
+mod queue;
+mod recording;
+pub mod seam;
+mod signal;
+mod staging;
+mod wake;
+
+pub use hcq_cpu::abi::{Group, HCQ_H, KernelFn};
+pub use hcq_cpu::signature::ScalarType;
+pub use hcq_nostd::args::ArgKind;
+pub use hcq_nostd::fault::{Access, FaultKind, FaultRecord};
+pub use hcq_nostd::value::{Value, Var};
+
+pub use crate::arg::{Arg, Dims, Grid};
+pub use crate::backend::QueueKind;
+pub use crate::bound::Bound;
+pub use crate::buffer::{Buffer, Element, MappedFile, Span, View};
+pub use crate::candidates::{Attempt, Candidate, devices, devices_on};
+pub use crate::device::{Device, TimelineInfo};
+pub use crate::error::Error;
+pub use crate::options::Options;
+pub use crate::point::Point;
+pub use crate::profile::{Region, Times};
+pub use crate::program::{ArgInfo, Kernel, Module};
+pub use crate::queue::{Commands, Queue};
+pub use crate::signal::Signal;
+pub use crate::staging::Download;

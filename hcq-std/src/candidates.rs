@@ -1,0 +1,195 @@
+//! Which devices there are, which there are not, and why.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::backend::{Backend, Port};
+use crate::cpu::Cpu;
+use crate::seam::{Errno, Linux, Open, System};
+use crate::{Error, Options};
+
+/// A device that there may be.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The name to open it by.
+    pub name: String,
+    /// Whether it can be opened.
+    pub ready: bool,
+    /// What it is, or why it cannot be opened.
+    pub description: String,
+    /// What was tried, in order.
+    pub attempts: Vec<Attempt>,
+}
+
+/// One thing that was tried to find a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The path.
+    pub path: String,
+    /// What was done with it.
+    pub operation: &'static str,
+    /// The system's answer; `None` if it succeeded.
+    pub errno: Option<Errno>,
+    /// What a person can do; empty if there is nothing to do.
+    pub hint: String,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.errno {
+            None => write!(f, "{} {}: ok", self.operation, self.path)?,
+            Some(errno) => write!(f, "{} {}: {errno}", self.operation, self.path)?,
+        }
+        if !self.hint.is_empty() {
+            write!(f, "; {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+/// A kernel interface that this crate looks for.
+struct Interface {
+    name: &'static str,
+    what: &'static str,
+    nodes: &'static [&'static str],
+    missing: &'static str,
+    denied: &'static str,
+}
+
+const INTERFACES: [Interface; 3] = [
+    Interface {
+        name: "amd",
+        what: "AMD GPU through KFD",
+        nodes: &["/dev/kfd"],
+        missing: "the amdgpu driver is not loaded, or there is no AMD GPU (modprobe amdgpu; lspci | grep -i amd)",
+        denied: "join the group that owns it (usermod -aG render $USER), then log in again",
+    },
+    Interface {
+        name: "nv",
+        what: "NVIDIA GPU through the nvidia driver",
+        nodes: &["/dev/nvidiactl", "/dev/nvidia-uvm"],
+        missing: "the nvidia driver is not loaded, or there is no NVIDIA GPU (nvidia-modprobe -u -c 0; lspci | grep -i nvidia)",
+        denied: "its permissions keep this user out (ls -l shows them; NVreg_DeviceFileMode of the nvidia module sets them)",
+    },
+    Interface {
+        name: "qcom",
+        what: "Adreno GPU through kgsl",
+        nodes: &["/dev/kgsl-3d0"],
+        missing: "the kgsl driver is not there; mainline kernels have msm instead, which this interface is not",
+        denied: "its permissions keep this user out; on Android, run as shell or root",
+    },
+];
+
+impl Interface {
+    fn probe(&self, system: &dyn System) -> Candidate {
+        let attempts: Vec<Attempt> = self
+            .nodes
+            .iter()
+            .map(|node| self.attempt(system, node))
+            .collect();
+        let description = match attempts.iter().find_map(|a| a.errno) {
+            Some(Errno::NOENT) => format!("{}: not found", self.what),
+            Some(errno) => format!("{}: cannot be opened: {}", self.what, errno.words()),
+            None => format!(
+                "{}: present, but this version has no driver module for it yet",
+                self.what
+            ),
+        };
+        Candidate {
+            name: self.name.into(),
+            ready: false,
+            description,
+            attempts,
+        }
+    }
+
+    fn attempt(&self, system: &dyn System, node: &str) -> Attempt {
+        let (errno, hint) = match system.open(Path::new(node), Open::ReadWrite) {
+            Ok(file) => {
+                system.close(file);
+                (None, "")
+            }
+            Err(errno) => (Some(errno), self.hint(errno)),
+        };
+        Attempt {
+            path: node.into(),
+            operation: "open",
+            errno,
+            hint: hint.into(),
+        }
+    }
+
+    fn hint(&self, errno: Errno) -> &'static str {
+        match errno {
+            Errno::NOENT | Errno::NODEV | Errno::NXIO => self.missing,
+            Errno::ACCES | Errno::PERM => self.denied,
+            Errno::BUSY => "another process has it to itself; end that one",
+            _ => "the kernel's log may say why (dmesg)",
+        }
+    }
+}
+
+/// What can be opened, and what cannot and why, on this system.
+///
+/// ```
+/// for device in hcq_std::devices() {
+///     println!("{}: {}", device.name, device.description);
+///     for attempt in &device.attempts {
+///         println!("    {attempt}");
+///     }
+/// }
+/// ```
+pub fn devices() -> Vec<Candidate> {
+    devices_on(&Linux)
+}
+
+/// [`devices`], as another system answers.
+pub fn devices_on(system: &dyn System) -> Vec<Candidate> {
+    let options = Options::default();
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let description = format!(
+        "{processors} processors; {} compute and {} copy queues, {} helper threads by default",
+        options.compute_queues, options.copy_queues, options.helper_threads
+    );
+    let cpu = Candidate {
+        name: "cpu".into(),
+        ready: true,
+        description,
+        attempts: Vec::new(),
+    };
+    std::iter::once(cpu)
+        .chain(INTERFACES.iter().map(|i| i.probe(system)))
+        .collect()
+}
+
+/// Opens a device by name.
+pub(crate) fn open(
+    name: &str,
+    options: &Options,
+) -> Result<(Arc<dyn Backend>, Box<dyn Port>), Error> {
+    if name == "cpu" {
+        let (cpu, port) = Cpu::open(options)?;
+        return Ok((Arc::new(cpu), port));
+    }
+    let family = name.split(':').next().unwrap_or(name);
+    if let Some(interface) = INTERFACES.iter().find(|i| i.name == family) {
+        let candidate = interface.probe(&*options.system);
+        let attempts: Vec<String> = candidate.attempts.iter().map(ToString::to_string).collect();
+        let reason = format!("{} ({})", candidate.description, attempts.join("; "));
+        let hint = "use `cpu`; it is always there".into();
+        return Err(Error::Unavailable {
+            name: name.into(),
+            reason,
+            hint,
+        });
+    }
+    let known = std::iter::once("cpu")
+        .chain(INTERFACES.iter().map(|i| i.name))
+        .collect::<Vec<_>>()
+        .join(", ");
+    Err(Error::UnknownDevice {
+        name: name.into(),
+        known,
+    })
+}

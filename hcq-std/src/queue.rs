@@ -1,0 +1,691 @@
+//! Queues and the recording of commands.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use hcq_nostd::args::Arg as CoreArg;
+use hcq_nostd::patch::RegionId;
+use hcq_nostd::queue::{SignalAt, WriteWidth};
+use hcq_nostd::record::RecordError;
+use hcq_nostd::value::{Value, Var};
+use zerocopy::IntoBytes;
+
+use crate::Error;
+use crate::arg::{Arg, Grid};
+use crate::backend::{Command, Exec, QueueId, QueueKind};
+use crate::bound::Bound;
+use crate::buffer::{Buffer, Element, Span, View};
+use crate::device::{Inner, SubmitError, Work};
+use crate::point::Point;
+use crate::profile::Region;
+use crate::program::Kernel;
+use crate::recording::{Chunk, Grower, Keep, Recording};
+use crate::signal::Signal;
+use crate::staging::Download;
+
+/// Arguments of a launch that are converted without allocating.
+const FEW_ARGUMENTS: usize = 24;
+
+/// A queue of a device: its commands run one after the other; between queues only signals and points order.
+///
+/// Clones are the same queue. Any thread may record and submit.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) id: QueueId,
+}
+
+impl Queue {
+    /// Whether it runs kernels or copies.
+    pub fn kind(&self) -> QueueKind {
+        self.id.kind
+    }
+
+    /// Its number among the queues of its kind.
+    pub fn index(&self) -> usize {
+        self.id.index
+    }
+
+    /// An empty recording.
+    pub fn record(&self) -> Commands {
+        Commands {
+            recording: self.inner.take_recording(),
+            inner: Arc::clone(&self.inner),
+            id: self.id,
+        }
+    }
+}
+
+/// Commands in the making: chain them, then [`submit`](Self::submit) or [`bind`](Self::bind) them.
+///
+/// A call that fails leaves the recording as it was. Buffers, signals and kernels that a recording names live at least
+/// until its work is complete. A recording that was submitted is empty, and can be used again.
+///
+/// ```
+/// let device = hcq_std::Device::open("cpu")?;
+/// let (x, y) = (device.alloc_from(&[1u32, 2, 3])?, device.alloc::<u32>(3)?);
+/// let mut commands = device.copy_queue(0)?.record();
+/// let point = commands.copy(&y, &x)?.write32(y.address() + 8, 9u32)?.submit()?;
+/// point.wait()?;
+/// assert_eq!(y.to_vec()?, [1, 2, 9]);
+/// # Ok::<(), hcq_std::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Commands {
+    pub(crate) recording: Recording,
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) id: QueueId,
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        let mut recording = std::mem::take(&mut self.recording);
+        recording.clear();
+        self.inner.give_recording(recording);
+    }
+}
+
+/// Whether there are variables among the values; all must be below `count`.
+#[inline]
+fn variables(values: impl IntoIterator<Item = Value>, count: u32) -> Result<bool, Error> {
+    let mut any = false;
+    for value in values {
+        if let Value::Var(of) = value {
+            let index = of.var.index();
+            if index >= count {
+                return Err(Error::UnknownVariable { index, count });
+            }
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+impl Commands {
+    fn check_signal(&self, signal: &Signal) -> Result<(), Error> {
+        if Arc::ptr_eq(&self.inner, &signal.inner) {
+            Ok(())
+        } else {
+            Err(Error::OtherDevice { what: "signal" })
+        }
+    }
+
+    fn check_span(&self, span: &Span<'_>) -> Result<(), Error> {
+        if Arc::ptr_eq(&self.inner.heap, span.allocation.heap()) {
+            Ok(())
+        } else {
+            Err(Error::OtherDevice { what: "buffer" })
+        }
+    }
+
+    fn only(&self, command: &'static str, kind: QueueKind) -> Result<(), Error> {
+        if self.id.kind == kind {
+            Ok(())
+        } else {
+            Err(Error::WrongQueue {
+                command,
+                kind: self.id.kind,
+                other: kind,
+            })
+        }
+    }
+
+    /// Records a command that uses no memory of the recording's own.
+    #[inline]
+    fn plain<const N: usize>(
+        &mut self,
+        name: &'static str,
+        values: [Value; N],
+        make: impl Fn([Value; N]) -> Command<'static>,
+    ) -> Result<&mut Self, Error> {
+        let has_variables = variables(values, self.recording.vars)?;
+        let command = make(values);
+        let recorded = self.recording.record(
+            &*self.inner.backend,
+            self.id.kind,
+            &command,
+            None,
+            has_variables,
+        );
+        recorded.map_err(Error::record(name))?;
+        Ok(self)
+    }
+
+    fn keep_signal(&mut self, signal: &Signal) {
+        self.recording.keep(Arc::as_ptr(&signal.slot).cast(), || {
+            Keep::Signal(Arc::clone(&signal.slot))
+        });
+    }
+
+    fn keep_span(&mut self, span: &Span<'_>) {
+        self.recording
+            .keep(Arc::as_ptr(span.allocation).cast(), || {
+                Keep::Memory(Arc::clone(span.allocation))
+            });
+    }
+
+    /// Declares the next variable, to be set when the recording is bound.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] after 2^20 variables.
+    pub fn var(&mut self) -> Result<Var, Error> {
+        const MOST: u32 = 1 << 20;
+        let index = self.recording.vars;
+        if index >= MOST {
+            return Err(Error::TooLarge {
+                what: "the number of variables",
+                size: u64::from(MOST) + 1,
+                most: MOST.into(),
+            });
+        }
+        self.recording.vars += 1;
+        Ok(Var::new(index))
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.recording.is_empty()
+    }
+
+    /// Bytes of commands so far.
+    pub fn size_bytes(&self) -> usize {
+        self.recording.len() * 4
+    }
+
+    /// Holds the queue until the signal's value is at least `value`.
+    ///
+    /// # Errors
+    /// [`Error::OtherDevice`], [`Error::UnknownVariable`], [`Error::Record`].
+    pub fn wait(&mut self, signal: &Signal, value: impl Into<Value>) -> Result<&mut Self, Error> {
+        self.check_signal(signal)?;
+        self.plain(
+            "wait",
+            [signal.operand().address, value.into()],
+            |[s, v]| Command::Wait(s.into(), v),
+        )?;
+        self.keep_signal(signal);
+        Ok(self)
+    }
+
+    /// Sets the signal's value when everything before it in this queue is complete.
+    ///
+    /// # Errors
+    /// [`Error::OtherDevice`], [`Error::UnknownVariable`], [`Error::Record`].
+    pub fn signal(&mut self, signal: &Signal, value: impl Into<Value>) -> Result<&mut Self, Error> {
+        self.check_signal(signal)?;
+        let make = |[address, v]: [Value; 2]| {
+            Command::Signal(
+                SignalAt {
+                    address,
+                    notify: true,
+                },
+                v,
+            )
+        };
+        self.plain("signal", [signal.operand().address, value.into()], make)?;
+        self.keep_signal(signal);
+        Ok(self)
+    }
+
+    /// [`wait`](Self::wait) for a signal by its device address, which may be known at launch only.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVariable`], [`Error::Record`].
+    pub fn wait_at(
+        &mut self,
+        address: impl Into<Value>,
+        value: impl Into<Value>,
+    ) -> Result<&mut Self, Error> {
+        self.plain("wait", [address.into(), value.into()], |[s, v]| {
+            Command::Wait(s.into(), v)
+        })
+    }
+
+    /// [`signal`](Self::signal) by the signal's device address, which may be known at launch only.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVariable`], [`Error::Record`].
+    pub fn signal_at(
+        &mut self,
+        address: impl Into<Value>,
+        value: impl Into<Value>,
+    ) -> Result<&mut Self, Error> {
+        let make = |[address, v]: [Value; 2]| {
+            Command::Signal(
+                SignalAt {
+                    address,
+                    notify: true,
+                },
+                v,
+            )
+        };
+        self.plain("signal", [address.into(), value.into()], make)
+    }
+
+    /// Writes the device's clock, in nanoseconds, to the signal's timestamp when everything before it is complete.
+    ///
+    /// # Errors
+    /// [`Error::OtherDevice`], [`Error::Record`].
+    pub fn timestamp(&mut self, signal: &Signal) -> Result<&mut Self, Error> {
+        self.check_signal(signal)?;
+        self.plain("timestamp", [signal.operand().address], |[s]| {
+            Command::Timestamp(s.into())
+        })?;
+        self.keep_signal(signal);
+        Ok(self)
+    }
+
+    /// Holds the queue until an earlier submission of this device, on any queue, is complete.
+    ///
+    /// # Errors
+    /// [`Error::OtherDevice`], [`Error::Record`].
+    pub fn after(&mut self, point: &Point) -> Result<&mut Self, Error> {
+        if !Arc::ptr_eq(&self.inner, &point.inner) {
+            return Err(Error::OtherDevice { what: "point" });
+        }
+        let at = self.recording.len();
+        // What to wait for is known when the recording is submitted.
+        let timeline = self.inner.timeline_operand();
+        self.plain("after", [timeline], |[s]| {
+            Command::Wait(s.into(), Value::Imm(0))
+        })?;
+        self.recording.note_after(at, point.point);
+        Ok(self)
+    }
+
+    /// Writes 32 bits to a device address, a multiple of 4, when everything before it is complete. A value that is known
+    /// now must fit.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVariable`], [`Error::Record`]. An address that is no live buffer's is a fault when it runs.
+    pub fn write32(
+        &mut self,
+        address: impl Into<Value>,
+        value: impl Into<Value>,
+    ) -> Result<&mut Self, Error> {
+        let make = |[a, v]: [Value; 2]| Command::Write(a, v, WriteWidth::W32);
+        self.plain("write32", [address.into(), value.into()], make)
+    }
+
+    /// Writes 64 bits to a device address, a multiple of 8, when everything before it is complete.
+    ///
+    /// # Errors
+    /// As for [`write32`](Self::write32).
+    pub fn write64(
+        &mut self,
+        address: impl Into<Value>,
+        value: impl Into<Value>,
+    ) -> Result<&mut Self, Error> {
+        let make = |[a, v]: [Value; 2]| Command::Write(a, v, WriteWidth::W64);
+        self.plain("write64", [address.into(), value.into()], make)
+    }
+
+    /// Holds the queue until `word & mask == expect`, for the 32-bit word at a device address, a multiple of 4.
+    ///
+    /// # Errors
+    /// As for [`write32`](Self::write32); bits of `expect` outside the mask are refused.
+    pub fn poll_bit(
+        &mut self,
+        address: impl Into<Value>,
+        mask: u32,
+        expect: impl Into<Value>,
+    ) -> Result<&mut Self, Error> {
+        self.plain("poll_bit", [address.into(), expect.into()], |[a, e]| {
+            Command::PollBit(a, mask, e)
+        })
+    }
+
+    /// Makes writes of hosts and other engines visible to what follows, and what precedes visible to them.
+    ///
+    /// # Errors
+    /// [`Error::WrongQueue`] on a copy queue.
+    pub fn memory_barrier(&mut self) -> Result<&mut Self, Error> {
+        self.only("memory_barrier", QueueKind::Compute)?;
+        self.plain("memory_barrier", [], |[]| Command::Barrier)
+    }
+
+    /// Copies bytes between two ranges of the same length that do not overlap.
+    ///
+    /// # Errors
+    /// [`Error::WrongQueue`] on a compute queue; [`Error::Length`], [`Error::Overlap`], [`Error::ReadOnly`],
+    /// [`Error::OtherDevice`].
+    pub fn copy<'d, 's>(
+        &mut self,
+        destination: impl Into<Span<'d>>,
+        source: impl Into<Span<'s>>,
+    ) -> Result<&mut Self, Error> {
+        self.only("copy", QueueKind::Copy)?;
+        let (to, from) = (destination.into(), source.into());
+        self.check_span(&to)?;
+        self.check_span(&from)?;
+        let bytes = from.size_bytes();
+        if to.size_bytes() != bytes {
+            return Err(Error::Length {
+                what: "bytes of a copy's source",
+                need: to.size_bytes(),
+                have: bytes,
+            });
+        }
+        if !to.allocation.is_writable() {
+            return Err(Error::ReadOnly {
+                address: to.address(),
+            });
+        }
+        if to.address().abs_diff(from.address()) < bytes {
+            return Err(Error::Overlap {
+                bytes,
+                source_address: from.address(),
+                destination: to.address(),
+            });
+        }
+        self.record_copy([to.address().into(), from.address().into(), bytes.into()])?;
+        self.keep_span(&to);
+        self.keep_span(&from);
+        Ok(self)
+    }
+
+    #[inline]
+    fn record_copy(&mut self, values: [Value; 3]) -> Result<&mut Self, Error> {
+        self.plain("copy", values, |[destination, source, bytes]| {
+            Command::Copy {
+                destination,
+                source,
+                bytes,
+            }
+        })
+    }
+
+    /// Copies between device addresses, any of them known at launch only. Addresses that are no live buffer's, and
+    /// ranges that overlap, are a fault when it runs.
+    ///
+    /// # Safety
+    /// The two ranges are not freed before the copy is complete, and nothing else accesses them meanwhile but in an
+    /// order that signals establish.
+    ///
+    /// # Errors
+    /// [`Error::WrongQueue`] on a compute queue; [`Error::UnknownVariable`], [`Error::Record`].
+    #[allow(unsafe_code, reason = "takes the caller's word for addresses")]
+    pub unsafe fn copy_raw(
+        &mut self,
+        destination: impl Into<Value>,
+        source: impl Into<Value>,
+        bytes: impl Into<Value>,
+    ) -> Result<&mut Self, Error> {
+        self.only("copy", QueueKind::Copy)?;
+        self.record_copy([destination.into(), source.into(), bytes.into()])
+    }
+
+    /// Copies host data in, in the order of the queue. The data is staged now: the slice is free to change.
+    ///
+    /// # Errors
+    /// As for [`copy`](Self::copy); [`Error::OutOfMemory`], [`Error::Timeout`] waiting for room to stage.
+    pub fn upload<'d, T: Element>(
+        &mut self,
+        destination: impl Into<Span<'d>>,
+        data: &[T],
+    ) -> Result<&mut Self, Error> {
+        self.only("upload", QueueKind::Copy)?;
+        let to = destination.into();
+        self.check_span(&to)?;
+        let bytes = data.as_bytes();
+        if to.size_bytes() != bytes.len() as u64 {
+            let (need, have) = (to.size_bytes(), bytes.len() as u64);
+            return Err(Error::Length {
+                what: "bytes of an upload",
+                need,
+                have,
+            });
+        }
+        if !to.allocation.is_writable() {
+            return Err(Error::ReadOnly {
+                address: to.address(),
+            });
+        }
+        let (chunk, offset) = self.reserve(bytes.len(), 64)?;
+        let broken = Error::Internal("staging memory lies outside its chunk");
+        let chunk = self
+            .recording
+            .chunks
+            .get_mut(chunk)
+            .ok_or(Error::Internal("there is no such chunk"))?;
+        chunk.region.write(offset, bytes).map_err(|_| broken)?;
+        let from = chunk.allocation.address() + offset as u64;
+        self.record_copy([
+            to.address().into(),
+            from.into(),
+            (bytes.len() as u64).into(),
+        ])?;
+        self.keep_span(&to);
+        Ok(self)
+    }
+
+    /// Copies device data out, in the order of the queue: the elements are there when the recording was submitted and
+    /// [waited for](Download::wait).
+    ///
+    /// # Errors
+    /// As for [`copy`](Self::copy); [`Error::OutOfMemory`].
+    pub fn download<T: Element>(&mut self, source: &View<T>) -> Result<Download<T>, Error> {
+        self.only("download", QueueKind::Copy)?;
+        let staged = Buffer::<T>::new(&self.inner, source.len())?;
+        self.copy(&staged, source)?;
+        let point = Arc::new(AtomicU64::new(0));
+        self.recording.downloads.push(Arc::clone(&point));
+        Ok(Download::new(&self.inner, View::clone(&staged), &point))
+    }
+
+    /// Runs a kernel over a grid. The arguments are copied now.
+    ///
+    /// # Safety
+    /// The kernel is foreign code: it must be sound for these arguments and this grid, stay inside the buffers that it
+    /// is given, and run together with whatever is in flight at the same time.
+    ///
+    /// # Errors
+    /// [`Error::WrongQueue`] on a copy queue; [`Error::ArgumentCount`], [`Error::Argument`] against the kernel's
+    /// signature; [`Error::OtherDevice`], [`Error::UnknownVariable`], [`Error::Record`]; [`Error::OutOfMemory`],
+    /// [`Error::Timeout`] waiting for room for the argument block.
+    #[allow(unsafe_code, reason = "takes the caller's word for a kernel")]
+    pub unsafe fn exec(
+        &mut self,
+        kernel: &Kernel,
+        args: &[Arg<'_>],
+        grid: Grid,
+    ) -> Result<&mut Self, Error> {
+        self.only("exec", QueueKind::Compute)?;
+        if !Arc::ptr_eq(&self.inner.heap, &kernel.kernel.heap) {
+            return Err(Error::OtherDevice { what: "kernel" });
+        }
+        kernel.check(args)?;
+        let foreign = args
+            .iter()
+            .filter_map(|a| a.allocation)
+            .any(|a| !Arc::ptr_eq(&self.inner.heap, a.heap()));
+        if foreign {
+            return Err(Error::OtherDevice { what: "buffer" });
+        }
+        let operands = args.iter().filter_map(|a| match a.core {
+            CoreArg::Buffer(v) | CoreArg::Scalar { value: v, .. } => Some(v),
+            _ => None,
+        });
+        let has_variables = variables(
+            operands.chain(grid.groups).chain(grid.local),
+            self.recording.vars,
+        )?;
+
+        let mut few = [CoreArg::Bytes(&[]); FEW_ARGUMENTS];
+        let many: Vec<CoreArg<'_>>;
+        let core_args = match few.get_mut(..args.len()) {
+            Some(few) => {
+                for (to, from) in few.iter_mut().zip(args) {
+                    *to = from.core;
+                }
+                &*few
+            }
+            None => {
+                many = args.iter().map(|a| a.core).collect();
+                &many[..]
+            }
+        };
+        let program = &kernel.kernel.program;
+        let sizes = self.inner.backend.kernargs(program, core_args);
+        let (len, align) = sizes.map_err(Error::record("exec"))?;
+        let (chunk, offset) = self.reserve(len, align)?;
+        // Region 0 is the words.
+        let id = RegionId(u16::try_from(chunk + 1).map_err(|_| chunks_error(chunk))?);
+        let (groups, local, local_memory) = (grid.groups, grid.local, grid.local_memory);
+        let exec = Exec {
+            program,
+            args: core_args,
+            id,
+            offset,
+            len,
+            groups,
+            local,
+            local_memory,
+        };
+        let (backend, command) = (&*self.inner.backend, Command::Exec(exec));
+        let recorded =
+            self.recording
+                .record(backend, self.id.kind, &command, Some(chunk), has_variables);
+        recorded.map_err(Error::record("exec"))?;
+
+        for allocation in args.iter().filter_map(|a| a.allocation) {
+            self.recording.keep(Arc::as_ptr(allocation).cast(), || {
+                Keep::Memory(Arc::clone(allocation))
+            });
+        }
+        self.recording.keep(Arc::as_ptr(&kernel.kernel).cast(), || {
+            Keep::Kernel(Arc::clone(&kernel.kernel))
+        });
+        Ok(self)
+    }
+
+    #[inline]
+    fn reserve(&mut self, size: usize, align: usize) -> Result<(usize, usize), Error> {
+        let inner = &self.inner;
+        let wait =
+            |point| inner.wait_point(point, inner.wait_timeout, "a wait for room in an arena");
+        let grower = Grower {
+            heap: &inner.heap,
+            arena_bytes: inner.arena_bytes,
+            look: &|| inner.look().map(|_| ()),
+            wait: &wait,
+        };
+        self.recording.reserve(&grower, size, align)
+    }
+
+    /// Begins a region of the profile: the device writes its clock here, and where the region [ends](Self::end).
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Record`].
+    pub fn begin(&mut self, name: &str) -> Result<Region, Error> {
+        let region = Region::new(&self.inner, name)?;
+        self.timestamp(region.start())?;
+        Ok(region)
+    }
+
+    /// Ends a region of the profile.
+    ///
+    /// # Errors
+    /// [`Error::OtherDevice`], [`Error::Record`].
+    pub fn end(&mut self, region: &Region) -> Result<&mut Self, Error> {
+        self.timestamp(region.stop())
+    }
+
+    /// Submits the commands as the device's next point, and empties the recording.
+    ///
+    /// It is complete when all of it is, and all that was submitted to the device before. Submissions to different
+    /// queues overlap as far as signals and points allow. When the ring is full the call waits for room, for a bounded
+    /// time.
+    ///
+    /// # Errors
+    /// [`Error::Unbound`] with variables; [`Error::Fault`], [`Error::Timeout`]; the recording is as it was.
+    pub fn submit(&mut self) -> Result<Point, Error> {
+        let sites = self.recording.filed.len();
+        if sites > 0 {
+            return Err(Error::Unbound { sites });
+        }
+        let (words, afters) = self.recording.for_submission();
+        let submitted = self.inner.submit(&mut Work {
+            queue: self.id,
+            words,
+            afters,
+            body: None,
+        });
+        let point = match submitted {
+            Ok(point) => point,
+            Err(SubmitError::TooLarge) => self.submit_by_reference()?,
+            Err(SubmitError::Other(e)) => return Err(e),
+        };
+        self.recording.submitted(point);
+        Ok(Point {
+            inner: Arc::clone(&self.inner),
+            point,
+        })
+    }
+
+    /// More words than the ring has room for: they go into device memory, and the ring gets one command that names it.
+    #[cold]
+    fn submit_by_reference(&mut self) -> Result<hcq_nostd::timeline::Point, Error> {
+        let mut chunk = Chunk::new(&self.inner.heap, self.recording.len() * 4)?;
+        let broken = |_| Error::Internal("words do not fit their chunk");
+        chunk
+            .region
+            .write_words(0, self.recording.words())
+            .map_err(broken)?;
+        let mut launch = [0; 64];
+        let len = self.inner.encode_launch(
+            self.id.kind,
+            chunk.allocation.address(),
+            self.recording.len(),
+            &mut launch,
+        )?;
+        let launch = launch.get_mut(..len).unwrap_or_default();
+        let body = Some((&mut chunk.region, 0));
+        let afters = &self.recording.afters;
+        // The chunk is dropped after this, and buried with the submission's point.
+        Ok(self.inner.submit(&mut Work {
+            queue: self.id,
+            words: launch,
+            afters,
+            body,
+        })?)
+    }
+
+    /// Moves the commands into device memory, to be launched again and again with other values of their variables.
+    ///
+    /// # Errors
+    /// [`Error::Download`] if there are downloads; [`Error::OutOfMemory`], [`Error::Record`].
+    pub fn bind(mut self) -> Result<Bound, Error> {
+        Bound::new(&mut self)
+    }
+}
+
+fn chunks_error(chunk: usize) -> Error {
+    Error::TooLarge {
+        what: "one recording's argument memory (in chunks)",
+        size: chunk as u64,
+        most: u16::MAX.into(),
+    }
+}
+
+impl Inner {
+    /// Words that launch the words of a bound queue.
+    pub(crate) fn encode_launch(
+        &self,
+        kind: QueueKind,
+        address: u64,
+        words: usize,
+        out: &mut [u32],
+    ) -> Result<usize, Error> {
+        let command = Command::Launch { address, words };
+        let encoded = self.backend.encode(
+            kind,
+            &command,
+            None,
+            out,
+            hcq_nostd::patch::PatchList::none(),
+        );
+        let encoded: Result<_, RecordError> = encoded;
+        Ok(encoded.map_err(Error::record("launch"))?.0)
+    }
+}

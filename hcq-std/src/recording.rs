@@ -1,0 +1,407 @@
+//! What a recording holds: words, places of variables, memory for argument blocks and staging, and what must live on.
+//!
+//! Recordings are pooled by their device, so that steady work allocates nothing.
+#![allow(unsafe_code, reason = "makes regions of its own memory")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hcq_nostd::arena::{ArenaError, FencedArena, Mark};
+use hcq_nostd::mem::Region;
+use hcq_nostd::patch::{Derived, Formula, PatchList, RegionId, Site};
+use hcq_nostd::queue::SignalAt;
+use hcq_nostd::record::RecordError;
+use hcq_nostd::timeline::Point;
+use hcq_nostd::value::Value;
+
+use crate::Error;
+use crate::backend::{Backend, Command, QueueKind};
+use crate::heap::{Allocation, Heap};
+use crate::lent::Lent;
+use crate::program::KernelInner;
+use crate::signal::SignalInner;
+
+/// Submissions of one recording that can have argument blocks in flight; more share their marks.
+const MARKS: usize = 64;
+/// Sites that one command may file: more than any command has operands, but for an exec with many variable arguments.
+const SITES: usize = 32;
+/// An arena grows up to this size instead of waiting for work in flight.
+const GROWN: usize = 16 << 20;
+
+/// What work in flight uses, kept until it was submitted; from then on the timeline protects it.
+#[derive(Debug)]
+pub(crate) enum Keep {
+    Memory(Arc<Allocation>),
+    Signal(Arc<SignalInner>),
+    Kernel(Arc<KernelInner>),
+}
+
+impl Keep {
+    fn key(&self) -> *const () {
+        match self {
+            Self::Memory(m) => Arc::as_ptr(m).cast(),
+            Self::Signal(s) => Arc::as_ptr(s).cast(),
+            Self::Kernel(k) => Arc::as_ptr(k).cast(),
+        }
+    }
+}
+
+/// A site with its place in the recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filed {
+    pub(crate) region: RegionId,
+    pub(crate) offset: u32,
+    pub(crate) formula: Formula,
+}
+
+/// Device memory of a recording. Region 0 is the words, region `n + 1` is number `n` of these.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) region: Region<'static>,
+    pub(crate) allocation: Arc<Allocation>,
+}
+
+impl Chunk {
+    pub(crate) fn new(heap: &Arc<Heap>, bytes: usize) -> Result<Self, Error> {
+        let allocation = heap.allocate(bytes)?;
+        // SAFETY: dropped before the allocation, by the order of the fields. The recording alone stores to it, to bytes
+        // that its arena says nothing in flight reads (M2).
+        let region = unsafe { allocation.region() };
+        Ok(Self { region, allocation })
+    }
+}
+
+/// Hands out the bytes of chunk number `chunk`.
+#[derive(Debug)]
+struct Arena {
+    fenced: FencedArena<'static>,
+    /// What `fenced` works in; dropped after it.
+    _marks: Lent<Mark>,
+    chunk: usize,
+    size: usize,
+}
+
+impl Arena {
+    fn new(chunk: usize, address: u64, size: usize) -> Result<Self, Error> {
+        let mut marks = Lent::new(Mark::EMPTY, MARKS);
+        // SAFETY: lent once; the arena is dropped before the marks, by the order of the fields.
+        let lent = unsafe { marks.lend() };
+        let fenced = FencedArena::new(address, size as u64, lent)
+            .map_err(|_| Error::Internal("an arena has no marks"))?;
+        Ok(Self {
+            fenced,
+            _marks: marks,
+            chunk,
+            size,
+        })
+    }
+}
+
+/// A wait for an earlier submission, whose words are written when the recording is submitted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct After {
+    /// Index of its first word.
+    pub(crate) at: usize,
+    pub(crate) point: Point,
+}
+
+/// Commands in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    words: Vec<u32>,
+    len: usize,
+    pub(crate) filed: Vec<Filed>,
+    pub(crate) vars: u32,
+    pub(crate) afters: Vec<After>,
+    pub(crate) keep: Vec<Keep>,
+    pub(crate) chunks: Vec<Chunk>,
+    /// Points of downloads, to be set at submission.
+    pub(crate) downloads: Vec<Arc<AtomicU64>>,
+    arena: Option<Arena>,
+}
+
+/// What a recording needs of its device while it grows.
+pub(crate) struct Grower<'a> {
+    pub(crate) heap: &'a Arc<Heap>,
+    pub(crate) arena_bytes: usize,
+    /// Looks how far the timeline has come.
+    pub(crate) look: &'a dyn Fn() -> Result<(), Error>,
+    /// Waits until a point is complete.
+    pub(crate) wait: &'a dyn Fn(Point) -> Result<(), Error>,
+}
+
+impl Recording {
+    pub(crate) fn words(&self) -> &[u32] {
+        self.words.get(..self.len).unwrap_or_default()
+    }
+
+    /// The words and the waits among them, to be resolved at submission.
+    pub(crate) fn for_submission(&mut self) -> (&mut [u32], &[After]) {
+        (
+            self.words.get_mut(..self.len).unwrap_or_default(),
+            &self.afters,
+        )
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Records a command, or changes nothing. An exec's argument block is in chunk number `chunk`.
+    #[inline]
+    pub(crate) fn record(
+        &mut self,
+        backend: &dyn Backend,
+        kind: QueueKind,
+        command: &Command<'_>,
+        chunk: Option<usize>,
+        has_variables: bool,
+    ) -> Result<(), RecordError> {
+        let mut sites = SITES;
+        loop {
+            let region = chunk
+                .and_then(|c| self.chunks.get_mut(c))
+                .map(|c| &mut c.region);
+            let tail = self.words.get_mut(self.len..).unwrap_or_default();
+            let result = if has_variables {
+                let place = Place {
+                    base: self.len,
+                    vars: self.vars,
+                    sites,
+                };
+                encode_with_sites(backend, kind, command, region, tail, place, &mut self.filed)
+            } else {
+                backend
+                    .encode(kind, command, region, tail, PatchList::none())
+                    .map(|(words, _)| words)
+            };
+            match result {
+                Ok(words) => {
+                    self.len += words;
+                    return Ok(());
+                }
+                // The room is counted from the tail's start.
+                Err(RecordError::NoRoom(need)) if need.words > self.words.len() - self.len => {
+                    self.grow_words(need.words)?;
+                }
+                Err(RecordError::NoRoom(need)) if has_variables && need.sites > sites => {
+                    sites = need.sites
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    #[cold]
+    fn grow_words(&mut self, need: usize) -> Result<(), RecordError> {
+        let size = (self.len + need).max(self.words.len() * 2).max(1024);
+        let more = size - self.words.len();
+        let room = hcq_nostd::record::Room {
+            words: size,
+            ..Default::default()
+        };
+        self.words
+            .try_reserve_exact(more)
+            .map_err(|_| RecordError::NoRoom(room))?;
+        self.words.resize(size, 0);
+        Ok(())
+    }
+
+    /// Notes that a wait of `words` words was just recorded for a point.
+    pub(crate) fn note_after(&mut self, at: usize, point: Point) {
+        self.afters.push(After { at, point });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Keeps something alive until the recording was submitted. What was kept lately is not kept twice.
+    #[inline]
+    pub(crate) fn keep(&mut self, key: *const (), make: impl FnOnce() -> Keep) {
+        let known = self.keep.iter().rev().take(8).any(|k| k.key() == key);
+        if !known {
+            self.keep.push(make());
+        }
+    }
+
+    /// `size` bytes at a multiple of `align` that nothing in flight uses: chunk and offset.
+    pub(crate) fn reserve(
+        &mut self,
+        grower: &Grower<'_>,
+        size: usize,
+        align: usize,
+    ) -> Result<(usize, usize), Error> {
+        let too_large = Error::TooLarge {
+            what: "an argument block or upload",
+            size: size as u64,
+            most: 1 << 40,
+        };
+        if size as u64 > 1 << 40 {
+            return Err(too_large);
+        }
+        let mut bytes = grower.arena_bytes;
+        if let Some(arena) = &mut self.arena {
+            let alloc = |arena: &mut Arena| arena.fenced.alloc(size as u64, align as u64);
+            let mut result = alloc(arena);
+            if let Err(ArenaError::WouldBlock { wait_for }) = result {
+                (grower.look)()?;
+                arena
+                    .fenced
+                    .retire(Point::from_raw(grower.heap.progress().completed()));
+                result = alloc(arena);
+                if arena.size >= GROWN
+                    && size <= arena.size / 4
+                    && matches!(result, Err(ArenaError::WouldBlock { .. }))
+                {
+                    (grower.wait)(wait_for)?;
+                    arena
+                        .fenced
+                        .retire(Point::from_raw(grower.heap.progress().completed()));
+                    result = alloc(arena);
+                }
+            }
+            match result {
+                Ok(offset) => {
+                    let offset = usize::try_from(offset).map_err(|_| too_large)?;
+                    return Ok((arena.chunk, offset));
+                }
+                Err(ArenaError::Alignment { .. }) => {
+                    return Err(Error::Internal("an alignment is no power of two"));
+                }
+                Err(_) => bytes = arena.size.saturating_mul(2).min(GROWN),
+            }
+        }
+        // A chunk of its own for what would fill an arena; else the next, larger arena. The old one goes with this
+        // submission.
+        let chunk = self.chunks.len();
+        let own = size > bytes / 4;
+        let new = Chunk::new(grower.heap, if own { size.max(1) } else { bytes })?;
+        let address = new.allocation.address();
+        let offset = if own {
+            if !address.is_multiple_of(align as u64) {
+                return Err(Error::Internal("an allocation is not aligned"));
+            }
+            0
+        } else {
+            let mut arena = Arena::new(chunk, address, bytes)?;
+            let offset = arena.fenced.alloc(size as u64, align as u64);
+            let offset = offset.map_err(|_| Error::Internal("an empty arena has no room"))?;
+            self.arena = Some(arena);
+            usize::try_from(offset).map_err(|_| too_large)?
+        };
+        self.chunks.push(new);
+        Ok((chunk, offset))
+    }
+
+    /// The recording was submitted as `point`; from now on it is empty.
+    pub(crate) fn submitted(&mut self, point: Point) {
+        for download in &self.downloads {
+            // ORDER: pairs with the acquire in `Download::wait`.
+            download.store(point.raw(), Ordering::Release);
+        }
+        if let Some(arena) = &mut self.arena {
+            arena.fenced.fence(point);
+        }
+        self.empty();
+    }
+
+    /// Forgets everything that was recorded.
+    pub(crate) fn clear(&mut self) {
+        if let Some(arena) = &mut self.arena {
+            arena.fenced.rewind();
+        }
+        self.empty();
+    }
+
+    fn empty(&mut self) {
+        self.len = 0;
+        self.vars = 0;
+        self.filed.clear();
+        self.afters.clear();
+        self.keep.clear();
+        self.downloads.clear();
+        // Dropped chunks are buried with the last submission.
+        if let Some(arena) = &mut self.arena {
+            if self.chunks.len() > 1 {
+                self.chunks.swap(0, arena.chunk);
+                self.chunks.truncate(1);
+                arena.chunk = 0;
+            }
+        } else {
+            self.chunks.clear();
+        }
+    }
+}
+
+/// Where a command with variables is recorded.
+struct Place {
+    /// Words before it.
+    base: usize,
+    /// Variables declared.
+    vars: u32,
+    /// Sites that it may file.
+    sites: usize,
+}
+
+/// Encodes a command with variables. Its sites are counted from the tail's start; file them where they are.
+#[cold]
+fn encode_with_sites(
+    backend: &dyn Backend,
+    kind: QueueKind,
+    command: &Command<'_>,
+    region: Option<&mut Region<'static>>,
+    tail: &mut [u32],
+    place: Place,
+    filed: &mut Vec<Filed>,
+) -> Result<usize, RecordError> {
+    let (mut few, mut many, mut derived) = ([Site::EMPTY; SITES], Vec::new(), [Derived::EMPTY; 4]);
+    let sites = if place.sites > SITES {
+        many.resize(place.sites, Site::EMPTY);
+        &mut many[..]
+    } else {
+        &mut few[..]
+    };
+    let mut list = PatchList::new(sites, &mut derived);
+    for _ in 0..place.vars {
+        list.var()?;
+    }
+    let (words, list) = backend.encode(kind, command, region, tail, list)?;
+    let base = u32::try_from(place.base * 4).map_err(|_| hcq_nostd::patch::BuildError::TooMany)?;
+    for site in list.sites() {
+        let (region, offset) = site.place();
+        let Some(formula) = site.formula() else {
+            continue;
+        };
+        let offset = if region == RegionId(0) {
+            offset.saturating_add(base)
+        } else {
+            offset
+        };
+        filed.push(Filed {
+            region,
+            offset,
+            formula,
+        });
+    }
+    Ok(words)
+}
+
+/// Words of a wait for a signal, for its place in a recording.
+pub(crate) fn encode_wait(
+    backend: &dyn Backend,
+    kind: QueueKind,
+    signal: SignalAt,
+    value: u64,
+    words: &mut [u32],
+) -> Result<usize, RecordError> {
+    backend
+        .encode(
+            kind,
+            &Command::Wait(signal, Value::Imm(value)),
+            None,
+            words,
+            PatchList::none(),
+        )
+        .map(|(n, _)| n)
+}
