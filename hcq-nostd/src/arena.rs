@@ -3,6 +3,7 @@
 //! Both kinds hand out offsets and leave the memory to its owner. A [`Bump`] is filled once and reset whole. A
 //! [`FencedArena`] wraps, and never hands out bytes that a submission in flight still reads: what was handed out since
 //! the last [`fence`](FencedArena::fence) belongs to one timeline point and comes back when that point is complete.
+//! Fence in the order of the points: bytes come back in the order in which they were handed out.
 //!
 //! ```
 //! use hcq_nostd::arena::{ArenaError, FencedArena, Mark};
@@ -29,11 +30,13 @@ pub enum ArenaError {
         /// The alignment asked for.
         align: u64,
     },
-    /// No waiting helps: the request does not fit the whole arena, or all of it since the last fence is one submission's.
+    /// No waiting helps: the request does not fit the whole arena, or not beside what was handed out since the last
+    /// fence. In the second case [`rewind`](FencedArena::rewind) and take the submission's bytes again: with nothing in
+    /// flight they start at the arena's beginning, and fit if any arrangement does.
     TooLarge {
         /// Bytes asked for.
         size: u64,
-        /// Bytes that one submission can have.
+        /// Bytes that there are for it, padding included.
         most: u64,
     },
     /// Work in flight reads the bytes until this point.
@@ -139,6 +142,9 @@ impl Mark {
     pub const EMPTY: Self = Self { end: 0, point: 0 };
 }
 
+/// The largest arena, so that counts of bytes stay clear of 2^64.
+const MOST: u64 = 1 << 62;
+
 /// A wrapping arena whose bytes come back when the work that reads them is complete.
 #[derive(Debug)]
 pub struct FencedArena<'m> {
@@ -160,10 +166,11 @@ impl<'m> FencedArena<'m> {
     /// flight; with fewer, several submissions share one and come back together.
     ///
     /// # Errors
-    /// [`ArenaError::TooLarge`] if there is not even one mark.
+    /// [`ArenaError::TooLarge`] if there is not even one mark, or with more than 2^62 bytes.
     pub fn new(base: u64, size: u64, marks: &'m mut [Mark]) -> Result<Self, ArenaError> {
-        if marks.is_empty() || base.checked_add(size).is_none() {
-            return Err(ArenaError::TooLarge { size, most: 0 });
+        let most = if marks.is_empty() { 0 } else { MOST };
+        if size > most || marks.is_empty() || base.checked_add(size).is_none() {
+            return Err(ArenaError::TooLarge { size, most });
         }
         Ok(Self {
             base,
@@ -189,6 +196,9 @@ impl<'m> FencedArena<'m> {
     #[inline]
     pub fn alloc(&mut self, size: u64, align: u64) -> Result<u64, ArenaError> {
         check(align)?;
+        if self.head > 2 * MOST {
+            self.recount();
+        }
         let too_large = ArenaError::TooLarge {
             size,
             most: self.size,
@@ -232,6 +242,21 @@ impl<'m> FencedArena<'m> {
         }
         self.head = head + need;
         Ok(at)
+    }
+
+    /// Counts from a whole number of turns less; no place changes.
+    #[cold]
+    fn recount(&mut self) {
+        let turns = self.tail - self.tail % self.size.max(1);
+        self.head -= turns;
+        self.tail -= turns;
+        self.fenced -= turns;
+        let len = self.marks.len();
+        for i in 0..self.used {
+            if let Some(m) = self.marks.get_mut((self.first + i) % len) {
+                m.end -= turns;
+            }
+        }
     }
 
     /// What was handed out since the last fence is read by work that is complete at `point`.
