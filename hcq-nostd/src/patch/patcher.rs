@@ -308,8 +308,9 @@ impl<'m> Patcher<'m> {
         if !self.is_dirty() {
             return Ok(0);
         }
-        self.check_changed()?;
-        if !self.table.derived.is_empty() {
+        // Without runs there are only whole 64-bit stores, which take any value.
+        if !self.table.runs.is_empty() {
+            self.check_changed()?;
             self.derive_stale()?;
         }
         let mut stored = 0;
