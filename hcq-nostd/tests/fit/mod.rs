@@ -2,10 +2,13 @@
 //! patch tables and rings fit them. They show the shape that the drivers take and are no drivers themselves.
 #![allow(dead_code, reason = "each test takes the sketches that it needs")]
 
+pub(crate) mod adreno;
 pub(crate) mod amd;
 pub(crate) mod aql;
 pub(crate) mod golden;
 pub(crate) mod lab;
+pub(crate) mod mlx5;
 pub(crate) mod nv;
 pub(crate) mod pm4;
 pub(crate) mod sdma;
+pub(crate) mod sum;
