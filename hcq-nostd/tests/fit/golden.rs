@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hcq_nostd::patch::{Derived, PatchList, Term};
-use hcq_nostd::value::{Affine, Value, Var};
+use hcq_nostd::value::{Value, Var};
 pub(crate) use serde_json::Value as Json;
 
 /// The values of a binding, by name.
@@ -260,14 +260,6 @@ fn number_of(expr: &Expr) -> u64 {
 /// The number of an expression of a case, for the values of a binding.
 pub(crate) fn evaluate(text: &str, vars: &Vars) -> i128 {
     Expr::parse(text).eval(vars)
-}
-
-/// A variable without an adjustment, or `None`.
-pub(crate) fn var_of(value: Value) -> Option<Affine> {
-    match value {
-        Value::Var(of) => Some(of),
-        Value::Imm(_) => None,
-    }
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Sketches of the drivers to come, over the core as it is, against golden words: proof that the core's traits, values,
 //! patch tables and rings fit them. They show the shape that the drivers take and are no drivers themselves.
-#![allow(dead_code, reason = "each test takes the sketches that it needs")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test takes the sketches that it needs"
+)]
 
 pub(crate) mod adreno;
 pub(crate) mod amd;
