@@ -5,11 +5,14 @@ mod fit;
 use fit::amd;
 use fit::golden::{self, Json, Operands, Vars, list, number, number32};
 use fit::lab::{Image, Recording, Sketch, Space, dense, symbolic};
-use fit::nv::{ADA, AMPERE, BLACKWELL, Chip, NvCopyQueue, NvQueue, Program, Setup};
+use fit::nv::{ADA, AMPERE, BLACKWELL, Chip, NvCopyQueue, NvQueue, Program, Setup, gpfifo};
+use hcq_nostd::arena::{FencedArena, Mark};
 use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{PatchList, RegionId, Site};
 use hcq_nostd::queue::{ComputeQueue, CopyQueue, Launch, Program as _, Queue, SignalAt};
 use hcq_nostd::record::{Block, Operand, RecordError, Room};
+use hcq_nostd::ring::Ring;
+use hcq_nostd::timeline::Point;
 
 fn chip(case: &Json) -> &'static Chip {
     match case["inputs"]["device"]["arch"].as_str() {
@@ -410,4 +413,109 @@ fn a_fold_without_room_changes_nothing() {
             "word {word}"
         );
     }
+}
+
+/// Entries, the ring's pointer and the doorbell after golden submits.
+#[test]
+fn rings() {
+    let mut done = 0;
+    for case in ["nv-ampere-compute", "nv-blackwell-compute"]
+        .map(golden::cases)
+        .iter()
+        .flatten()
+    {
+        let (name, inputs) = (golden::name(case), &case["inputs"]);
+        // The program of the last one lies where no golden program was loaded.
+        if !inputs["gpfifo"].is_object() || execs(case).next().is_some() {
+            continue;
+        }
+        let mut words = [0; 64];
+        let none = Vars::new();
+        let (len, _) = Compute
+            .record(
+                case,
+                Operands::Fixed(&none),
+                &mut words,
+                PatchList::none(),
+                &mut [],
+            )
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(
+            words[..len],
+            golden::words(&case["expected_words"]),
+            "{name}"
+        );
+
+        let (fifo, area) = (&inputs["gpfifo"], &inputs["command_buffer"]);
+        let entries = number(&fifo["entries"]);
+        let mut memory = vec![0; entries as usize];
+        let region = Region::from_words(&mut memory, number(&fifo["ring_addr"]));
+        let mut ring = Ring::resume(region, gpfifo::ENTRY_BYTES, number(&fifo["put_value"]))
+            .expect("whole entries");
+        let mut marks = [Mark::EMPTY; 4];
+        let base = number(&area["addr"]);
+        let mut arena = FencedArena::new(base, number(&area["bytes"]), &mut marks).expect("a mark");
+        if let Some(used) = number(&area["alloc_ptr"]).checked_sub(16) {
+            // The bytes in front are free again, the last ones are not.
+            arena.alloc(used, 16).expect("room");
+            arena.fence(Point::from_raw(1));
+            arena.alloc(16, 16).expect("room");
+            arena.fence(Point::from_raw(2));
+            arena.retire(Point::from_raw(1));
+        }
+        for (i, want) in list(&case["expected_submits"]).iter().enumerate() {
+            let address = match inputs["bound"] == true {
+                true => number(&inputs["bound_addr"]),
+                false => {
+                    base + arena
+                        .alloc(len as u64 * 4, 16)
+                        .unwrap_or_else(|e| panic!("{name}: {e}"))
+                }
+            };
+            arena.fence(Point::from_raw(3 + i as u64));
+            // The engine is told a place in the ring, and the channel's token.
+            let (mut gpput, mut rung) = (0, 0);
+            let token = number(&fifo["token"]);
+            let mut doorbell = |put: u64| (gpput, rung) = (put % entries, token);
+            let put = gpfifo::submit(&mut ring, address, len, &mut doorbell)
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(put, Some(number(&want["put_value_after"])), "{name}");
+            assert_eq!(
+                (gpput, rung),
+                (number(&want["gpput"]), number(&want["doorbell"])),
+                "{name}"
+            );
+            ring.consumed(ring.put()).expect("just published");
+        }
+        for want in list(&case["expected_submits"]) {
+            let index = number(&want["gpfifo_index"]) as usize;
+            assert_eq!(
+                memory[index],
+                number(&want["gpfifo_entry"]),
+                "{name}: entry {index}"
+            );
+        }
+        done += 1;
+    }
+    println!("fit nv compute: {done} rings");
+    assert_eq!(done, 12);
+}
+
+/// A piece of no words would be a control entry.
+#[test]
+fn an_empty_queue_is_not_submitted() {
+    let mut memory = [0; 4];
+    let mut ring =
+        Ring::new(Region::from_words(&mut memory, 0), gpfifo::ENTRY_BYTES).expect("whole entries");
+    assert_eq!(
+        gpfifo::submit(&mut ring, 0x1000, 0, &mut |_| panic!("nothing to ring for")),
+        Ok(None)
+    );
+    assert!(
+        gpfifo::submit(&mut ring, 1 << 40, 1, &mut |_| panic!(
+            "nothing to ring for"
+        ))
+        .is_err()
+    );
+    assert_eq!(ring.put(), 0);
 }

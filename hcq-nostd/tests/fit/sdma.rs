@@ -20,6 +20,9 @@ const POLL_REGMEM: u32 = 8;
 const TIMESTAMP: u32 = 13;
 
 const OPCODE_MASK: u32 = 0xff;
+/// Words less one of a WRITE.
+const WRITE_ONE: u32 = 0;
+const WRITE_TWO: u32 = 1;
 const FENCE_MTYPE_UNCACHED: u32 = 3 << 16;
 const TIMESTAMP_GLOBAL: u32 = 2 << 8;
 
@@ -170,12 +173,12 @@ impl Queue for SdmaQueue<'_> {
             match width {
                 WriteWidth::W32 => {
                     address(c, at, 2, Operand::Address)?;
-                    c.word(1 - 1);
+                    c.word(WRITE_ONE);
                     c.field(0, value, Field::new(0, 32))
                 }
                 WriteWidth::W64 => {
                     address(c, at, 3, Operand::Address)?;
-                    c.word(2 - 1);
+                    c.word(WRITE_TWO);
                     c.pair(value, Fit::ANY).operand(Operand::Data)
                 }
             }

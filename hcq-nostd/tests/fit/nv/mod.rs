@@ -4,6 +4,7 @@
 //! release in it, the next launch hangs on its dependent field. So the queue owns the memory of its descriptors.
 
 mod copy;
+pub(crate) mod gpfifo;
 mod host;
 mod qmd;
 

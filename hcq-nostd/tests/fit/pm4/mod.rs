@@ -2,6 +2,7 @@
 
 mod chip;
 mod program;
+mod submit;
 
 use hcq_nostd::patch::{PatchList, RegionId};
 use hcq_nostd::queue::{ComputeQueue, Launch, Queue, SignalAt, WriteWidth};
@@ -12,6 +13,7 @@ use chip::{ADDRESS_BITS, pred_exec};
 pub(crate) use chip::{Chip, Device, GFX942, GFX1100, Interrupt, type3};
 use program::exec;
 pub(crate) use program::{Descriptor, Program, check_local, dispatch_packet};
+pub(crate) use submit::{indirect_buffer, submit, submit_predicated};
 
 use super::lab::Recording;
 
