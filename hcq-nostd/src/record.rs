@@ -635,7 +635,19 @@ impl<'r, 'm> Block<'r, 'm> {
                 u64::from(POISON) << 32 | u64::from(POISON)
             }
         };
-        self.write(at, word.to_le_bytes().get(..bytes).unwrap_or_default())
+        self.store(at, word, formula.store)
+    }
+
+    /// Stores the low bytes of a word: each width is one store, where a copy of that many bytes would be a call.
+    #[inline]
+    fn store(&mut self, at: usize, word: u64, store: Store) -> Result<(), RecordError> {
+        let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
+        match store.bytes() {
+            1 => self.write(at, &[a]),
+            2 => self.write(at, &[a, b]),
+            4 => self.write(at, &[a, b, c, d]),
+            _ => self.write(at, &[a, b, c, d, e, f, g, h]),
+        }
     }
 
     /// A whole value in a store of this width, at its natural alignment or, for 64 bits, at 4 bytes.
@@ -651,6 +663,11 @@ impl<'r, 'm> Block<'r, 'm> {
         store: Store,
         operand: Operand,
     ) -> Result<(), RecordError> {
+        if let Value::Imm(v) = value {
+            let bits = store.bytes() as u8 * 8;
+            Fit::bits(bits).check(v).operand(operand)?;
+            return self.store(at, v, store);
+        }
         self.value(
             list,
             at,

@@ -1,6 +1,6 @@
 /*
  * The floor of a CPU command queue: a ring of 64-byte commands, each a function and up to seven argument words, consumed
- * by one worker thread that spins, or sleeps on a futex when the ring stays empty for 64 looks.
+ * by one worker thread that looks for work a number of times before it sleeps on a futex.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -37,7 +37,7 @@ struct hcq_baseline_queue {
     _Atomic uint32_t wakes __attribute__((aligned(128)));
     _Atomic uint32_t sleeping;
     _Atomic int stop;
-    int sleeps;
+    int looks;
     uint64_t next;
     pthread_t worker;
 };
@@ -61,7 +61,7 @@ static int has_work(struct hcq_baseline_queue *q, uint64_t at)
 static void wait_for_work(struct hcq_baseline_queue *q, uint64_t at)
 {
     for (;;) {
-        for (int i = 0; !q->sleeps || i < 64; i++) {
+        for (int i = 0; i < q->looks; i++) {
             if (has_work(q, at) || atomic_load(&q->stop))
                 return;
             relax();
@@ -91,13 +91,13 @@ static void *work(void *arg)
     }
 }
 
-struct hcq_baseline_queue *hcq_baseline_queue_start(int sleeps)
+struct hcq_baseline_queue *hcq_baseline_queue_start(int looks)
 {
     struct hcq_baseline_queue *q = aligned_alloc(128, (sizeof *q + 127) / 128 * 128);
     if (!q)
         return NULL;
     memset(q, 0, sizeof *q);
-    q->sleeps = sleeps;
+    q->looks = looks;
     q->ring = aligned_alloc(4096, sizeof(struct command) * SLOTS);
     if (!q->ring) {
         free(q);
@@ -126,7 +126,7 @@ void hcq_baseline_queue_run(struct hcq_baseline_queue *q, int n)
     }
     q->next += n;
     atomic_store(&q->put, q->next);
-    if (q->sleeps && atomic_load(&q->sleeping)) {
+    if (atomic_load(&q->sleeping)) {
         atomic_fetch_add(&q->wakes, 1);
         syscall(SYS_futex, &q->wakes, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     }

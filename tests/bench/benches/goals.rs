@@ -3,8 +3,9 @@
 
 use hcq_bench::baseline::{self, Site};
 use hcq_bench::patch::{Launch, one_of, sites, table};
+use hcq_bench::queue::Queues;
 use hcq_bench::submit::Host;
-use hcq_bench::{goal, ratio};
+use hcq_bench::{goal, ratio, ratio_of_workers};
 use hcq_cpu::PACKET_WORDS;
 use hcq_cpu::control::Control;
 use hcq_nostd::mem::{Region, SharedWords};
@@ -222,8 +223,54 @@ fn submits() {
     goal::at_most("P5 bound submit, ns", r.a_ns, 60.0);
 }
 
+/// The CPU device, against the bare command ring with one worker.
+fn cpu_queue() {
+    // As many looks as take about as long as our worker spins.
+    for (sleeps, looks, name) in [(false, 8000, "spinning"), (true, 64, "sleeping")] {
+        let Some(mut bare) = baseline::Queue::start(looks) else {
+            goal::skipped(&format!("P6 {name}"), "cc absent");
+            continue;
+        };
+        let queues = Queues::new(sleeps);
+        let mut bound = queues.bind(1000);
+        let mut line = |what: &str, run: &mut dyn FnMut()| {
+            let r = ratio_of_workers(run, || bare.run(1000));
+            goal::at_most(&format!("P6 1000 tiny kernels, {name} worker, {what} / bare ring"), r.median, 1.5);
+            goal::note("ns per kernel", &format!("{:.1}, {:.1}", r.a_ns / 1000.0, r.b_ns / 1000.0));
+        };
+        line("bound", &mut || bound.submit().expect("submitted").wait().expect("done"));
+        line("recorded anew", &mut || queues.run(1000));
+    }
+}
+
+fn copies() {
+    let queues = Queues::new(false);
+    let words = (64 << 20) / 8;
+    let from = queues.device().alloc_from(&vec![1u64; words]).expect("memory");
+    let to = queues.device().alloc::<u64>(words).expect("memory");
+    let source = vec![1u64; words];
+    let mut target = vec![0u64; words];
+    queues.copy(&to, &from);
+    let r = ratio(
+        || queues.copy(&to, &from),
+        || {
+            target.copy_from_slice(&source);
+            std::hint::black_box(&mut target);
+        },
+    );
+    goal::at_most("copy of 64 MiB / memcpy", r.median, 1.1);
+    goal::note("GB/s", &format!("{:.1}, {:.1}", 67.1e6 / r.a_ns, 67.1e6 / r.b_ns));
+}
+
 fn main() {
+    if std::env::args().any(|a| a == "P6") {
+        cpu_queue();
+        copies();
+        return;
+    }
     patch_tables();
     submits();
+    cpu_queue();
+    copies();
     println!("{} goals missed", goal::missed());
 }

@@ -27,7 +27,7 @@ mod c {
             n: usize,
             inputs: *const u64,
         );
-        pub(super) fn hcq_baseline_queue_start(sleeps: c_int) -> *mut Queue;
+        pub(super) fn hcq_baseline_queue_start(looks: c_int) -> *mut Queue;
         pub(super) fn hcq_baseline_queue_run(q: *mut Queue, n: c_int);
         pub(super) fn hcq_baseline_queue_stop(q: *mut Queue);
     }
@@ -75,17 +75,17 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Starts the worker; it spins, or sleeps when there is nothing to do. `None` if it cannot be had.
-    pub fn start(sleeps: bool) -> Option<Self> {
+    /// Starts the worker; it looks this often for work before it sleeps. `None` if it cannot be had.
+    pub fn start(looks: u16) -> Option<Self> {
         #[cfg(have_baselines)]
         {
             // SAFETY: no preconditions.
-            let queue = unsafe { c::hcq_baseline_queue_start(sleeps.into()) };
+            let queue = unsafe { c::hcq_baseline_queue_start(looks.into()) };
             std::ptr::NonNull::new(queue).map(|queue| Self { queue })
         }
         #[cfg(not(have_baselines))]
         {
-            let _ = sleeps;
+            let _ = looks;
             None
         }
     }

@@ -8,6 +8,7 @@
 pub mod baseline;
 pub mod goal;
 pub mod patch;
+pub mod queue;
 pub mod submit;
 
 use std::time::{Duration, Instant};
@@ -35,9 +36,26 @@ const ROUNDS: usize = 400;
 const LIMIT: Duration = Duration::from_secs(8);
 
 /// Measures `a` against `b`. Both must do the same work; make sure before.
-pub fn ratio(mut a: impl FnMut(), mut b: impl FnMut()) -> Ratio {
+pub fn ratio(a: impl FnMut(), b: impl FnMut()) -> Ratio {
+    measure(a, b, Duration::ZERO)
+}
+
+/// Measures two things that have worker threads of their own, which spin for a while when they have nothing to do: before
+/// each slice the other side's worker is given the time to fall asleep, and this side's is woken.
+pub fn ratio_of_workers(a: impl FnMut(), b: impl FnMut()) -> Ratio {
+    measure(a, b, SPIN * 3)
+}
+
+/// How long a worker spins that is measured by [`ratio_of_workers`].
+pub const SPIN: Duration = Duration::from_micros(200);
+
+fn measure(mut a: impl FnMut(), mut b: impl FnMut(), pause: Duration) -> Ratio {
     let calls = calls_per_slice(&mut a).min(calls_per_slice(&mut b));
     let slice = |f: &mut dyn FnMut()| {
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+            f();
+        }
         let start = Instant::now();
         for _ in 0..calls {
             f();
