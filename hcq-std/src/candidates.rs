@@ -163,11 +163,11 @@ pub fn devices_on(system: &dyn System) -> Vec<Candidate> {
         .collect()
 }
 
+/// A device and the host's half of its rings.
+type Opened = (Arc<dyn Backend>, Box<dyn Port>);
+
 /// Opens a device by name.
-pub(crate) fn open(
-    name: &str,
-    options: &Options,
-) -> Result<(Arc<dyn Backend>, Box<dyn Port>), Error> {
+pub(crate) fn open(name: &str, options: &Options) -> Result<Opened, Error> {
     if name == "cpu" {
         let (cpu, port) = Cpu::open(options)?;
         return Ok((Arc::new(cpu), port));

@@ -19,10 +19,9 @@ unsafe impl<T: Sync> Sync for Lent<T> {}
 impl<T: Copy> Lent<T> {
     /// `len` copies of `fill`.
     pub(crate) fn new(fill: T, len: usize) -> Self {
-        let raw = Box::into_raw(vec![fill; len].into_boxed_slice());
-        // SAFETY: a box is never null.
+        let slice = Box::leak(vec![fill; len].into_boxed_slice());
         Self {
-            slice: unsafe { NonNull::new_unchecked(raw) },
+            slice: NonNull::from(slice),
         }
     }
 
@@ -38,7 +37,7 @@ impl<T: Copy> Lent<T> {
 
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw` in `new`; the borrower is gone by the contract of `lend`.
+        // SAFETY: leaked in `new`; the borrower is gone by the contract of `lend`.
         drop(unsafe { Box::from_raw(self.slice.as_ptr()) });
     }
 }

@@ -594,7 +594,8 @@ impl Commands {
     /// Submits the commands as the device's next point, and empties the recording.
     ///
     /// It is complete when all of it is, and all that was submitted to the device before. Submissions to different
-    /// queues overlap as far as signals and points allow. When the ring is full the call waits for room, for a bounded
+    /// queues overlap as far as signals and points allow; a queue goes on to its next submission when everything that
+    /// was submitted before its last one is complete. When the ring is full the call waits for room, for a bounded
     /// time.
     ///
     /// # Errors

@@ -253,6 +253,10 @@ impl System for Linux {
         request: u64,
         argument: *mut c_void,
     ) -> Result<i32, Errno> {
+        #[allow(
+            clippy::useless_conversion,
+            reason = "the request's type is the C library's choice"
+        )]
         let request = request.try_into().map_err(|_| Errno::INVAL)?;
         let fd = borrow(file).as_raw_fd();
         again(|| {
