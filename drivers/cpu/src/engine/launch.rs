@@ -251,7 +251,7 @@ unsafe fn call_one(
 ///
 /// # Safety
 /// As for [`call_one`].
-unsafe fn call(
+pub(super) unsafe fn call(
     kernel: KernelFn,
     args: NonNull<u8>,
     exec: &Exec,
