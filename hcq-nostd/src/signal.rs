@@ -199,7 +199,7 @@ impl<'m> Signal<'m> {
         self.value
     }
 
-    /// Waits until the value is at least `wanted`; see [`wait()`].
+    /// Waits until the value is at least `wanted`; see [`wait()`]. A value beyond the engine's width never comes.
     ///
     /// # Errors
     /// [`WaitError`].
@@ -277,11 +277,8 @@ impl<'m> SignalPool<'m> {
         let slots = self.states.len();
         let (after, before) = (self.next..slots, 0..self.next.min(slots));
         for index in after.chain(before) {
-            let Some(state) = self
-                .states
-                .get_mut(index)
-                .filter(|s| s.0 <= completed.raw())
-            else {
+            let free = |s: &&mut SlotState| **s != SlotState::USED && s.0 <= completed.raw();
+            let Some(state) = self.states.get_mut(index).filter(free) else {
                 continue;
             };
             let signal = Signal::at(self.words, index, self.width)?;
@@ -302,13 +299,26 @@ impl<'m> SignalPool<'m> {
     }
 
     /// Takes a signal back. It is handed out again when the timeline has reached `last_use`, the last submission whose
-    /// commands name it.
+    /// commands name it. A signal of another pool is ignored; of one that is given back twice the later use counts.
     pub fn free(&mut self, signal: Signal<'m>, last_use: Point) {
         let base = self.words.get(0).map_or(0, |(_, address)| address);
         let index = usize::try_from(signal.address.wrapping_sub(base) / Signal::BYTES as u64).ok();
-        if let Some(state) = index.and_then(|i| self.states.get_mut(i)) {
+        let Some(index) = index.filter(|&i| i < self.states.len()) else {
+            return;
+        };
+        let own = Signal::at(self.words, index, self.width);
+        if own.is_ok_and(|own| own.value.as_ptr() == signal.value.as_ptr())
+            && let Some(state) = self.states.get_mut(index)
+        {
             // A point that large cannot be reached; keep it apart from the mark for used slots.
-            *state = SlotState(last_use.raw().min(u64::MAX - 1));
+            let last_use = last_use.raw().min(u64::MAX - 1);
+            *state = match *state {
+                SlotState::USED => SlotState(last_use),
+                SlotState(earlier) => SlotState(earlier.max(last_use)),
+            };
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

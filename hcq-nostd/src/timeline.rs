@@ -8,14 +8,30 @@
 //! # Roll-over
 //!
 //! The slot of epoch `e + 1` is the one that epoch `e - 1` used. It is set back to zero *by the device*, in the
-//! submission halfway through epoch `e` ([`Submission::reset`]). At that point all of epoch `e - 1` is complete, so no
-//! command of this device still waits in it, and half an epoch is left before its first use, which is more than there
-//! can be in flight. The host is never drained. Other devices that wait on this timeline must be past their waits too:
-//! before the reset, record a wait on the newest point of every device in [`Submission::readers`].
+//! submission halfway through epoch `e` ([`Submission::reset`]), after everything else of that submission on whatever
+//! queues it has. The host is never drained. Why nobody is harmed:
+//!
+//! - *Commands of this device.* A wait is resolved when its submission is made. From the halfway submission on no wait
+//!   names epoch `e - 1`; all earlier submissions, and so their waits, are complete when the reset runs.
+//! - *Commands of other devices* may still wait. Each device that was given a wait ([`Timeline::note_reader`]) in this
+//!   slot's time is in [`Submission::readers`]; the reset waits for the newest point of each. That cannot deadlock: they
+//!   were submitted earlier, and wait for nothing that is submitted later.
+//! - *The host* reads slots to find out what is complete. At most a quarter of a span is in flight, so when the halfway
+//!   submission is made it knows a complete point of epoch `e` already and no longer looks at the other slot; and
+//!   when the first submission of epoch `e + 1` is made, it knows a complete point after the reset, so that it never sees
+//!   what epoch `e - 1` left.
+//! - *The next epoch* finds its slot at zero for the same reason: no wait in it passes early.
 //!
 //! A point of an epoch whose slot was set back is not lost: a wait for it is answered by [`WaitFor`] with a newer point
 //! that implies it, or with nothing at all when it is known to be complete. A graph left idle over any number of
 //! roll-overs neither hangs nor passes early.
+//!
+//! # One at a time
+//!
+//! Between the first resolution of a submission's waits and its [`commit`](Timeline::commit), no other submission of this
+//! timeline may be committed, and no other device may resolve a wait for it: hold one lock for the three. A device that
+//! waits for another one holds the other's lock from [`Timeline::wait_for`] and [`Timeline::note_reader`] until its own
+//! commit, and so must whoever waits for the readers of a reset.
 //!
 //! # In flight
 //!
@@ -96,6 +112,11 @@ pub enum TimelineError {
     },
     /// The two signals are of different widths.
     Widths,
+    /// There are 64 peers at most.
+    Peer {
+        /// The number given.
+        peer: u32,
+    },
     /// A quarter of a span is in flight; wait for this point.
     TooFarAhead {
         /// The point whose completion makes room.
@@ -114,6 +135,10 @@ impl core::fmt::Display for TimelineError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
             Self::Span { log2 } => write!(f, "an epoch of 2^{log2} points does not fit the engine"),
+            Self::Peer { peer } => write!(
+                f,
+                "peer {peer} is beyond the 64 that a timeline keeps apart"
+            ),
             Self::Widths => write!(f, "a timeline's two signals must be of one width"),
             Self::TooFarAhead { wait_for } => {
                 write!(f, "too much in flight until point {}", wait_for.0)
@@ -252,7 +277,8 @@ impl<'m> Timeline<'m> {
             return Ok(Point(self.completed));
         }
         // At most a quarter of a span is in flight, so the newest complete point is in the newest epoch or the one
-        // before, and the newest epoch's slot was set back before the oldest point in flight was submitted.
+        // before. The newest epoch's slot was set back before a point that is known to be complete, and the other one is
+        // not set back while a point of its epoch is not known to be complete.
         let newest = self.epoch(self.latest);
         let oldest = self.epoch(self.completed + 1);
         for epoch in [newest, newest.saturating_sub(1)] {
@@ -307,8 +333,17 @@ impl<'m> Timeline<'m> {
     }
 
     /// Takes note that device `peer` (0 to 63) records waits on this timeline; see [`Submission::readers`].
-    pub const fn note_reader(&mut self, peer: u32) {
-        self.readers |= 1 << (peer & 63);
+    ///
+    /// # Errors
+    /// [`TimelineError::Peer`]; do not record the wait then.
+    pub const fn note_reader(&mut self, peer: u32) -> Result<(), TimelineError> {
+        match 1u64.checked_shl(peer) {
+            Some(bit) => {
+                self.readers |= bit;
+                Ok(())
+            }
+            None => Err(TimelineError::Peer { peer }),
+        }
     }
 
     /// What the next submission would contain; nothing changes until [`commit`](Self::commit).
@@ -341,9 +376,12 @@ impl<'m> Timeline<'m> {
         })
     }
 
-    /// The planned submission is on its way.
+    /// The planned submission is on its way. A plan that is not the last one's, or was committed before, is nothing.
     pub fn commit(&mut self, submission: &Submission) {
-        self.latest = self.latest.max(submission.point.0);
+        if submission.point != self.next() {
+            return;
+        }
+        self.latest = submission.point.0;
         if submission.reset.is_some() {
             // Readers of this epoch may still wait in it at the next reset.
             self.readers_before = self.readers;
@@ -396,9 +434,10 @@ impl<'m> Timeline<'m> {
                     waited_ns,
                 });
             }
-            // The slot in which the next progress shows.
-            let next = self.slot(self.slot_value(self.completed + 1).slot);
-            policy.relax(round, next.word(), next.value());
+            // The slot in which the next progress shows, and what it held at the look: a change since then must end the
+            // nap of a policy that sleeps on the word.
+            let next = self.slot_value(self.completed + 1);
+            policy.relax(round, self.slot(next.slot).word(), next.value - 1);
             round = round.saturating_add(1);
         }
     }

@@ -68,19 +68,28 @@ impl SharedWord<'_> {
             .store(value, core::sync::atomic::Ordering::Release);
     }
 
-    /// Stores the low 32 bits only, as an engine of that width does; the other half keeps its value.
+    /// Stores the low 32 bits only, as an engine of that width does; the other half keeps its value. For the one writer
+    /// of the word.
     #[inline]
     pub fn store_low(self, value: u32) {
-        let half = self.half(false);
-        // SAFETY: the low half of a word that is mapped, aligned and accessed atomically only.
-        let half = unsafe { core::sync::atomic::AtomicU32::from_ptr(half.as_ptr()) };
-        // ORDER: pairs with the acquire in `load`.
-        half.store(value, core::sync::atomic::Ordering::Release);
+        // Whole words only: accesses of two sizes to one atomic are not ordered.
+        let high = self.atomic().load(core::sync::atomic::Ordering::Relaxed) >> 32 << 32;
+        self.store(high | u64::from(value));
     }
 }
 
 #[cfg(not(target_has_atomic = "64"))]
 impl SharedWord<'_> {
+    fn half(self, high: bool) -> NonNull<u32> {
+        let first: NonNull<u32> = self.cell.cast();
+        if high {
+            // SAFETY: a 64-bit word has two halves.
+            unsafe { first.add(1) }
+        } else {
+            first
+        }
+    }
+
     fn read_half(self, high: bool) -> u32 {
         let half = self.half(high);
         // SAFETY: one half of a word that is mapped, aligned and accessed atomically only.
@@ -127,18 +136,6 @@ impl SharedWord<'_> {
     /// Stores the low 32 bits only, as an engine of that width does; the other half keeps its value.
     pub fn store_low(self, value: u32) {
         self.write_half(false, value);
-    }
-}
-
-impl SharedWord<'_> {
-    fn half(self, high: bool) -> NonNull<u32> {
-        let first: NonNull<u32> = self.cell.cast();
-        if high {
-            // SAFETY: a 64-bit word has two halves.
-            unsafe { first.add(1) }
-        } else {
-            first
-        }
     }
 }
 

@@ -117,9 +117,10 @@ fn a_release_store_carries_the_bytes_before_it() {
     let mut data = [0u64; 1];
     let mut flag = 0u64;
     let mut region = Region::from_words(&mut data, 0);
+    // SAFETY: the bytes outlive the scope below; they are the writer's before the flag's release, the reader's after it.
+    let view = unsafe { Region::new(region.as_ptr(), region.len(), 0) };
     let flag = SharedWord::from_mut(&mut flag);
     std::thread::scope(|s| {
-        let reader_data = region.as_ptr().as_ptr() as usize;
         let reader = s.spawn(move || {
             let mut turns = 0u32;
             while flag.load() == 0 && turns < 10_000_000 {
@@ -127,14 +128,47 @@ fn a_release_store_carries_the_bytes_before_it() {
                 std::thread::yield_now();
             }
             consume_fence();
-            let p = core::ptr::with_exposed_provenance::<u64>(reader_data);
-            // SAFETY: the writer stored before the flag's release and no longer touches it.
-            (flag.load() == 1).then(|| unsafe { p.read_volatile() })
+            (flag.load() == 1).then(|| view.load_u64(0))
         });
-        region.as_ptr().as_ptr().expose_provenance();
         region.store_u64(0, 42).expect("inside");
         publish_fence();
         flag.store(1);
-        assert_eq!(reader.join().expect("no panic"), Some(42));
+        assert_eq!(reader.join().expect("no panic"), Some(Ok(42)));
+    });
+}
+
+/// Where 64-bit stores are two halves, a reader may see less for a moment and never more.
+#[test]
+fn a_growing_word_is_never_seen_too_large() {
+    let mut cell = 0u64;
+    let word = SharedWord::from_mut(&mut cell);
+    let index = std::sync::atomic::AtomicU32::new(0);
+    let order = std::sync::atomic::Ordering::SeqCst;
+    let values: std::vec::Vec<u64> = (0..crate::testing::rounds(20_000))
+        .map(|n| (n << 31) + n % 7)
+        .collect();
+    std::thread::scope(|s| {
+        let last = values.last().copied().expect("some");
+        let (index, values) = (&index, &values);
+        let reader = s.spawn(move || {
+            let mut turns = 0u64;
+            loop {
+                let seen = word.load();
+                // The index is stored before the word and read after it.
+                assert!(seen <= values[index.load(order) as usize], "{seen:#x}");
+                turns += 1;
+                if seen == last || turns > 100_000_000 {
+                    return seen;
+                }
+                if turns.is_multiple_of(64) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for (n, &v) in (0..).zip(values) {
+            index.store(n, order);
+            word.store(v);
+        }
+        assert_eq!(reader.join().expect("no panic"), last);
     });
 }

@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::job::{Job, Program};
 
 /// Declarations for kernels in C, written beside the compiled programs.
-pub const HEADER: &str = include_str!("../../../drivers/cpu/include/hcq.h");
+pub const HEADER: &str = hcq_std::HCQ_H;
 
 /// Flags that every program is compiled with; those of the job come after them.
 pub const FLAGS: [&str; 4] = ["-O3", "-march=native", "-shared", "-fPIC"];

@@ -13,8 +13,8 @@ use crate::plan::{Access, Engine, Mode, PlanTask};
 pub struct Parameter {
     /// Its name.
     pub name: String,
-    /// Element or scalar type.
-    pub dtype: Dtype,
+    /// Type of the number or of the buffer's elements; `None` for a buffer of anything (`void *`).
+    pub dtype: Option<Dtype>,
     /// Buffer or number.
     pub kind: ParameterKind,
 }
@@ -238,7 +238,9 @@ fn check_buffer(
             describe(parameter)
         )));
     }
-    if parameter.dtype != input.dtype {
+    // Signed or not is a matter of reading the same bits; size and kind of number are not.
+    let same = |d: Dtype| d.size() == input.dtype.size() && d.is_float() == input.dtype.is_float();
+    if !parameter.dtype.is_none_or(same) {
         let what = format!(
             "a buffer of {} is given for {}",
             input.dtype,
@@ -258,7 +260,7 @@ fn check_scalar(
             "a number is given for {}",
             describe(p)
         ))),
-        Some(p) if p.dtype != scalar.dtype => Err(Failure::usage(format!(
+        Some(p) if p.dtype.is_some_and(|d| d != scalar.dtype) => Err(Failure::usage(format!(
             "a number of type {} is given for {}",
             scalar.dtype,
             describe(p)
@@ -277,12 +279,19 @@ fn check_number(
             "a number is given for {}",
             describe(p)
         ))),
-        Some(p) => Scalar::new(p.dtype, number)
-            .map_err(|why| Failure::usage(format!("{why}: {}", describe(p)))),
-        None => Err(Failure::usage(
-            "the type of this number is unknown: the kernel has no signature",
-        )
-        .help("write the type, such as { f32 = 2.0 }, or define the kernel with HCQ_KERNEL")),
+        Some(Parameter {
+            dtype: Some(dtype), ..
+        }) => Scalar::new(*dtype, number).map_err(|why| {
+            Failure::usage(format!(
+                "{why}: {}",
+                parameter.map_or_else(String::new, describe)
+            ))
+        }),
+        _ => Err(
+            Failure::usage("the type of this number is unknown: the kernel has no signature").help(
+                "write the type, such as { f32 = 2.0 }, or define the kernel with HCQ_KERNEL",
+            ),
+        ),
     }
 }
 
@@ -313,10 +322,11 @@ pub fn slice(job: &Job, inputs: &[Input], view: &ViewDecl) -> std::result::Resul
 }
 
 fn describe(p: &Parameter) -> String {
+    let ty = p.dtype.map_or("void", Dtype::name);
     match p.kind {
-        ParameterKind::Scalar => format!("{} {}", p.dtype, p.name),
-        ParameterKind::Input => format!("const {} *{}", p.dtype, p.name),
-        ParameterKind::Buffer => format!("{} *{}", p.dtype, p.name),
+        ParameterKind::Scalar => format!("{ty} {}", p.name),
+        ParameterKind::Input => format!("const {ty} *{}", p.name),
+        ParameterKind::Buffer => format!("{ty} *{}", p.name),
     }
 }
 

@@ -1,2 +1,7 @@
-//! The `hcq` command.
-fn main() {}
+//! The `hcq` command: everything is in the library, so that tests reach it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hcq_cli::main()
+}

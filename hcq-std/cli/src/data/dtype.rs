@@ -156,8 +156,8 @@ impl Scalar {
                 if v < low || v > high {
                     return Err(format!("{v} does not fit {dtype} ({low} to {high})"));
                 }
-                // Two's complement of a value that was just checked; the caller reads the low bytes.
-                v as u64
+                // Two's complement, in as many bytes as the type has.
+                (v as u64) & (u64::MAX >> (64 - 8 * dtype.size()))
             }
         };
         Ok(Self { dtype, bits })

@@ -8,7 +8,7 @@ use crate::job::parse;
 fn parameter(kind: ParameterKind, dtype: Dtype, name: &str) -> Parameter {
     Parameter {
         name: name.into(),
-        dtype,
+        dtype: Some(dtype),
         kind,
     }
 }

@@ -6,11 +6,14 @@ use hcq_std::{Bound, Buffer, MappedFile};
 
 use super::context::{Context, device_failure};
 use super::outputs::{CHUNK, vec_of};
-use crate::data::input::{Input, Origin};
 use crate::data::fill::Fill;
+use crate::data::input::{Input, Origin};
 use crate::failure::{Failure, Place, Result};
 use crate::launch::{Checked, Ready};
 use crate::plan::Mode;
+
+/// Bytes of a file copied at a time: reading them from a slow disk must not look like a device that hangs.
+const PIECE: usize = 64 << 20;
 
 /// The buffers of a job.
 pub(super) struct Buffers {
@@ -44,9 +47,20 @@ impl Buffers {
     /// Allocates all buffers and fills them. With `repeat`, also keeps the initial contents of those that launches
     /// change.
     pub(super) fn load(context: &Context<'_>, checked: &[Checked], repeat: bool) -> Result<Self> {
-        let changed = if repeat { changed(context.inputs, checked) } else { HashSet::new() };
-        let mut this = Self { list: Vec::new(), loaded: 0, loaded_bytes: 0, pristine: Vec::new() };
-        for (index, (input, declared)) in context.inputs.iter().zip(&context.job.buffers).enumerate() {
+        let changed = if repeat {
+            changed(context.inputs, checked)
+        } else {
+            HashSet::new()
+        };
+        let mut this = Self {
+            list: Vec::new(),
+            loaded: 0,
+            loaded_bytes: 0,
+            pristine: Vec::new(),
+        };
+        for (index, (input, declared)) in
+            context.inputs.iter().zip(&context.job.buffers).enumerate()
+        {
             context.interrupt.check()?;
             let place = context.job.place(&declared.at);
             let buffer = allocate(context, input.bytes, &place)?;
@@ -56,8 +70,12 @@ impl Buffers {
                     None
                 }
                 Origin::File { path, offset } => {
-                    let file = context.device.map_file(path).map_err(|e| device_failure(&e).at(place.clone()))?;
-                    let offset = from_file(context, input, &file, *offset, &buffer).map_err(|f| f.at(&place))?;
+                    let file = context
+                        .device
+                        .map_file(path)
+                        .map_err(|e| device_failure(&e).at(place.clone()))?;
+                    let offset = from_file(context, input, &file, *offset, &buffer)
+                        .map_err(|f| f.at(&place))?;
                     Some((file, offset))
                 }
             };
@@ -70,7 +88,9 @@ impl Buffers {
                     Some((file, offset)) => Pristine::File(file, offset),
                     None => {
                         let copy = allocate(context, input.bytes, &place)?;
-                        let Origin::Fill(fill) = input.origin else { continue };
+                        let Origin::Fill(fill) = input.origin else {
+                            continue;
+                        };
                         made(context, input, fill, &copy).map_err(|f| f.at(&place))?;
                         Pristine::Copy(copy)
                     }
@@ -90,15 +110,21 @@ impl Buffers {
         let record = || {
             let mut commands = context.device.copy_queue(0)?.record();
             for (index, pristine) in &self.pristine {
-                let Some(buffer) = self.list.get(*index) else { continue };
+                let Some(buffer) = self.list.get(*index) else {
+                    continue;
+                };
                 match pristine {
-                    Pristine::File(file, offset) => commands.copy(buffer, &file.view(*offset..)?)?,
+                    Pristine::File(file, offset) => {
+                        commands.copy(buffer, file.range(*offset..)?)?
+                    }
                     Pristine::Copy(copy) => commands.copy(buffer, copy)?,
                 };
             }
             commands.bind()
         };
-        record().map(|bound| Some(Restore(bound))).map_err(|e| device_failure(&e).into())
+        record()
+            .map(|bound| Some(Restore(bound)))
+            .map_err(|e| device_failure(&e).into())
     }
 }
 
@@ -110,7 +136,9 @@ fn changed(inputs: &[Input], checked: &[Checked]) -> HashSet<usize> {
     let mut written = HashSet::new();
     for task in checked {
         for access in &task.plan.accesses {
-            let whole = inputs.get(access.buffer).is_some_and(|i| access.range == (0..i.bytes));
+            let whole = inputs
+                .get(access.buffer)
+                .is_some_and(|i| access.range == (0..i.bytes));
             let is_copy = matches!(task.ready, Ready::Copy { .. });
             if touched.insert(access.buffer) && is_copy && whole && access.mode == Mode::Write {
                 replaced.insert(access.buffer);
@@ -124,9 +152,13 @@ fn changed(inputs: &[Input], checked: &[Checked]) -> HashSet<usize> {
 }
 
 fn allocate(context: &Context<'_>, bytes: u64, place: &Place) -> Result<Buffer<u8>> {
-    let len = usize::try_from(bytes)
-        .map_err(|_| Failure::usage("the buffer is larger than memory can hold").at(place.clone()))?;
-    context.device.alloc::<u8>(len).map_err(|e| device_failure(&e).at(place.clone()).into())
+    let len = usize::try_from(bytes).map_err(|_| {
+        Failure::usage("the buffer is larger than memory can hold").at(place.clone())
+    })?;
+    context
+        .device
+        .alloc::<u8>(len)
+        .map_err(|e| device_failure(&e).at(place.clone()).into())
 }
 
 /// Makes up the contents, a piece at a time.
@@ -139,7 +171,9 @@ fn made(context: &Context<'_>, input: &Input, fill: Fill, buffer: &Buffer<u8>) -
     while at < buffer.len() {
         context.interrupt.check()?;
         let len = piece.len().min(buffer.len() - at);
-        let Some(piece) = piece.get_mut(..len) else { break };
+        let Some(piece) = piece.get_mut(..len) else {
+            break;
+        };
         fill.write(input.dtype, at as u64 / input.dtype.size(), piece);
         let view = buffer.view(at..at + len).map_err(|e| device_failure(&e))?;
         view.write(piece).map_err(|e| device_failure(&e))?;
@@ -157,16 +191,25 @@ fn from_file(
     offset: u64,
     buffer: &Buffer<u8>,
 ) -> Result<usize> {
-    if file.len() as u64 != offset + input.bytes {
+    if file.size_bytes() as u64 != offset + input.bytes {
         return Err(Failure::usage("the file's length has changed since it was opened").into());
     }
-    let offset = usize::try_from(offset).map_err(|_| Failure::usage("the file is larger than memory can hold"))?;
-    let copied = || {
+    let offset = usize::try_from(offset)
+        .map_err(|_| Failure::usage("the file is larger than memory can hold"))?;
+    let copied = |start: usize| {
+        let end = buffer.len().min(start + PIECE);
         let mut commands = context.device.copy_queue(0)?.record();
-        commands.copy(buffer, &file.view(offset..)?)?.submit()
+        commands
+            .copy(
+                &buffer.view(start..end)?,
+                file.range(offset + start..offset + end)?,
+            )?
+            .submit()
     };
-    let point = copied().map_err(|e| device_failure(&e))?;
-    context.wait(&point, || 0)?;
+    for start in (0..buffer.len()).step_by(PIECE) {
+        let point = copied(start).map_err(|e| device_failure(&e))?;
+        context.wait(&point, || 0)?;
+    }
     Ok(offset)
 }
 
@@ -214,8 +257,13 @@ copy = { from = "read", to = "late" }
 "#;
         let job = parse(text, Path::new("job.toml")).unwrap();
         let inputs = open_all(&job).unwrap();
-        let checked: Vec<_> = (0..4).map(|i| check(&job, i, &inputs, None).unwrap()).collect();
-        let mut names: Vec<_> = changed(&inputs, &checked).into_iter().map(|i| job.buffers[i].name.as_str()).collect();
+        let checked: Vec<_> = (0..4)
+            .map(|i| check(&job, i, &inputs, None).unwrap())
+            .collect();
+        let mut names: Vec<_> = changed(&inputs, &checked)
+            .into_iter()
+            .map(|i| job.buffers[i].name.as_str())
+            .collect();
         names.sort();
         assert_eq!(names, ["both", "late", "part"]);
     }

@@ -1,6 +1,5 @@
 //! `hcq run`: from a job file to checked outputs.
 
-mod clock;
 mod context;
 mod load;
 mod outputs;
@@ -9,7 +8,7 @@ mod queues;
 
 use std::time::{Duration, Instant};
 
-use hcq_std::Device;
+use hcq_std::{Device, Error, Options};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::RunArgs;
@@ -23,9 +22,8 @@ use crate::plan::{self, Engine, Plan};
 use crate::show::profile::{LaunchTimes, Profile, TimedTask};
 use crate::show::report::Report;
 
-pub use context::device_failure;
-use clock::Clock;
 use context::Context;
+pub use context::device_failure;
 use load::Buffers;
 use outputs::Outputs;
 use programs::Programs;
@@ -40,22 +38,32 @@ const KEPT: usize = 1024;
 /// A run shorter than this needs no progress bar.
 const QUIET: Duration = Duration::from_millis(500);
 
+/// How long a device whose work is not wanted any more may take to come to rest.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// Runs a job. Output files exist once this returns a report, and do not if it returns an error.
 pub fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Report> {
     let job = Job::read(&args.job)?;
     let inputs = input::open_all(&job)?;
     let outputs = Outputs::reserve(&job, &inputs, args)?;
 
-    let name = args.device.as_deref().or(job.device.as_ref().map(|d| d.value.as_str())).unwrap_or(DEFAULT_DEVICE);
-    let device = Device::open(name).map_err(|e| match (&args.device, &job.device) {
-        // The command line has no line to point to.
-        (None, Some(asked)) => device_failure(&e).at(job.place(&asked.at)),
-        _ => device_failure(&e),
-    })?;
-    let context = Context { device: &device, job: &job, inputs: &inputs, interrupt };
+    let device = open(args, &job)?;
+    let context = Context {
+        device: &device,
+        job: &job,
+        inputs: &inputs,
+        interrupt,
+    };
     let result = run_on(&context, outputs, args);
-    if interrupt.is_set() && result.is_err() {
-        // A kernel may still run, and closing waits for it; the process ends now and takes it along.
+    if result.is_err()
+        && matches!(
+            device.latest().wait_timeout(GRACE),
+            Err(Error::Timeout { .. })
+        )
+    {
+        // A kernel still runs, perhaps for ever, and closing would wait for it. The process ends now and takes it
+        // along; until then it keeps what it uses.
+        std::mem::forget(device);
         return result;
     }
     match (result, device.close()) {
@@ -64,10 +72,42 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Report> {
     }
 }
 
+fn open(args: &RunArgs, job: &Job) -> Result<Device> {
+    let asked = args
+        .device
+        .as_deref()
+        .or(job.device.as_ref().map(|d| d.value.as_str()));
+    let options = Options::default();
+    let local_memory = |task: &crate::job::Task| match &task.work {
+        Work::Kernel(launch) => launch.local_memory as usize,
+        Work::Copy(_) => 0,
+    };
+    let most = job.tasks.iter().map(local_memory).max().unwrap_or(0);
+    // More than a device can be opened with is refused when it is asked for, with the task's place.
+    let most = most.min(1 << 30).max(options.local_memory_bytes);
+    Device::open_with(
+        asked.unwrap_or(DEFAULT_DEVICE),
+        &options.local_memory_bytes(most),
+    )
+    .map_err(|e| {
+        match (&args.device, &job.device) {
+            // The command line has no line to point to.
+            (None, Some(asked)) => device_failure(&e).at(job.place(&asked.at)),
+            _ => device_failure(&e),
+        }
+        .into()
+    })
+}
+
 fn run_on(context: &Context<'_>, outputs: Outputs, args: &RunArgs) -> Result<Report> {
     let repeat = u64::from(args.repeat.get());
     let bar = progress(repeat, args.json);
-    let Context { device, job, interrupt, .. } = *context;
+    let Context {
+        device,
+        job,
+        interrupt,
+        ..
+    } = *context;
 
     let programs = Programs::load(device, job, interrupt)?;
     let checked = check_tasks(job, context.inputs, &programs)?;
@@ -82,7 +122,11 @@ fn run_on(context: &Context<'_>, outputs: Outputs, args: &RunArgs) -> Result<Rep
     let launches = launch_all(context, &mut queues, &buffers, repeat, &bar)?;
     let profile = Profile {
         device: device.name().to_owned(),
-        queues: plan.queues.iter().map(|q| queue_name(q.engine, q.index)).collect(),
+        queues: plan
+            .queues
+            .iter()
+            .map(|q| queue_name(q.engine, q.index))
+            .collect(),
         tasks: timed_tasks(job, &checked, &plan),
         launches,
         launched: repeat,
@@ -111,8 +155,11 @@ fn launch_all(
     repeat: u64,
     bar: &ProgressBar,
 ) -> Result<Vec<LaunchTimes>> {
-    let clock = Clock::measure(context)?;
-    let mut restore = if repeat > 1 { buffers.restore(context)? } else { None };
+    let mut restore = if repeat > 1 {
+        buffers.restore(context)?
+    } else {
+        None
+    };
     let began = Instant::now();
     let mut launches = std::collections::VecDeque::new();
     for round in 1..=repeat {
@@ -122,16 +169,20 @@ fn launch_all(
         {
             restore.run(context)?;
         }
-        let submitted = Instant::now();
-        let points = queues.submit(round)?;
-        let host = nanoseconds(submitted.elapsed());
-        for point in &points {
-            context.wait(point, || queues.progress())?;
+        let submit = context.device.now_ns();
+        let last = queues.submit(round)?;
+        let host = context.device.now_ns().saturating_sub(submit);
+        if let Some(last) = last {
+            context.wait(&last, || queues.progress())?;
         }
         if launches.len() == KEPT {
             launches.pop_front();
         }
-        launches.push_back(LaunchTimes { submit: clock.device_ns(submitted), host, spans: queues.spans() });
+        launches.push_back(LaunchTimes {
+            submit,
+            host,
+            spans: queues.spans(),
+        });
         if began.elapsed() > QUIET {
             bar.set_position(round);
         }

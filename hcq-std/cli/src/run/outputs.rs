@@ -1,13 +1,14 @@
 //! Outputs of a job: found writable before the run, compared and written after it, named at the very end.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use hcq_std::Buffer;
 
-use super::refuse_same;
-use super::session::{Session, device_failure};
+use super::context::{Context, device_failure};
+use super::load::Buffers;
 use crate::args::RunArgs;
 use crate::data::compare::{Comparison, compare};
 use crate::data::input::{self, Expected, Input};
@@ -51,7 +52,8 @@ impl Outputs {
                 let place = job.place(&file.at);
                 match Pending::reserve(&path) {
                     Ok(pending) => {
-                        let same = Failure::usage(format!("{} is written twice", path.display())).at(place);
+                        let same = Failure::usage(format!("{} is written twice", path.display()))
+                            .at(place);
                         files.push((pending.target().to_owned(), same));
                         Some(pending)
                     }
@@ -61,39 +63,62 @@ impl Outputs {
                     }
                 }
             });
-            jobs.push(JobOutput { output: output.clone(), pending, expected });
+            jobs.push(JobOutput {
+                output: output.clone(),
+                pending,
+                expected,
+            });
         }
-        let mut option = |path: &Option<PathBuf>, name: &str| match Pending::reserve(path.as_deref()?) {
-            Ok(pending) => {
-                let what = format!("{} is also written by something else", pending.target().display());
-                files.push((pending.target().to_owned(), Failure::usage(format!("{name}: {what}"))));
-                Some(pending)
-            }
-            Err(mut failure) => {
-                failure.what = format!("{name}: {}", failure.what);
-                failures.push(failure);
-                None
-            }
-        };
+        let mut option =
+            |path: &Option<PathBuf>, name: &str| match Pending::reserve(path.as_deref()?) {
+                Ok(pending) => {
+                    let what = format!(
+                        "{} is also written by something else",
+                        pending.target().display()
+                    );
+                    files.push((
+                        pending.target().to_owned(),
+                        Failure::usage(format!("{name}: {what}")),
+                    ));
+                    Some(pending)
+                }
+                Err(mut failure) => {
+                    failure.what = format!("{name}: {}", failure.what);
+                    failures.push(failure);
+                    None
+                }
+            };
         let trace = option(&args.trace, "--trace");
         let timeline = option(&args.timeline, "--timeline");
         Failures::check(failures)?;
         refuse_same(files)?;
-        Ok(Self { jobs, trace, timeline })
+        Ok(Self {
+            jobs,
+            trace,
+            timeline,
+        })
     }
 
     /// Compares and writes everything, then gives all files their names. On an error none appears, except those
     /// named before a rename failed.
-    pub(super) fn write(mut self, session: &Session<'_>, buffers: &[Buffer<u8>], report: &mut Report) -> Result<()> {
+    pub(super) fn write(
+        mut self,
+        context: &Context<'_>,
+        buffers: &Buffers,
+        report: &mut Report,
+    ) -> Result<()> {
         for output in &mut self.jobs {
-            let (Some(buffer), Some(input)) = (buffers.get(output.output.buffer), session.inputs.get(output.output.buffer))
-            else {
+            let (Some(buffer), Some(input)) = (
+                buffers.list.get(output.output.buffer),
+                context.inputs.get(output.output.buffer),
+            ) else {
                 continue;
             };
-            let mut bytes = vec_of(input.bytes).map_err(|f| f.at(session.job.place(&output.output.at)))?;
-            read_buffer(session, buffer, &mut bytes)?;
-            output.compare(session, input, &bytes, report)?;
-            output.write(session, input, &bytes, report)?;
+            let mut bytes =
+                vec_of(input.bytes).map_err(|f| f.at(context.job.place(&output.output.at)))?;
+            read_buffer(context, buffer, &mut bytes)?;
+            output.compare(context, input, &bytes, report)?;
+            output.write(context, input, &bytes, report)?;
         }
         if let Some(pending) = &mut self.trace {
             pending.write(|w| trace::write(&report.profile, w))?;
@@ -103,8 +128,13 @@ impl Outputs {
             pending.write(|w| timeline::write(&report.profile, w))?;
             report.timeline = Some(pending.target().to_owned());
         }
-        session.interrupt.check()?;
-        let all = self.jobs.into_iter().filter_map(|o| o.pending).chain(self.trace).chain(self.timeline);
+        context.interrupt.check()?;
+        let all = self
+            .jobs
+            .into_iter()
+            .filter_map(|o| o.pending)
+            .chain(self.trace)
+            .chain(self.timeline);
         for pending in all {
             pending.commit()?;
         }
@@ -113,31 +143,55 @@ impl Outputs {
 }
 
 impl JobOutput {
-    fn compare(&self, session: &Session<'_>, input: &Input, got: &[u8], report: &mut Report) -> Result<()> {
-        let Some(expected) = &self.expected else { return Ok(()) };
+    fn compare(
+        &self,
+        context: &Context<'_>,
+        input: &Input,
+        got: &[u8],
+        report: &mut Report,
+    ) -> Result<()> {
+        let Some(expected) = &self.expected else {
+            return Ok(());
+        };
         let tolerance = self.output.tolerance(input.dtype);
         let place = || match &self.output.expect {
-            Some(file) => session.job.place(&file.at),
-            None => session.job.place(&self.output.at),
+            Some(file) => context.job.place(&file.at),
+            None => context.job.place(&self.output.at),
         };
         let trouble = |e: io::Error| Failure::io("read", &expected.path, &e).at(place());
         let mut file = File::open(&expected.path).map_err(trouble)?;
-        file.seek(SeekFrom::Start(expected.offset)).map_err(trouble)?;
+        file.seek(SeekFrom::Start(expected.offset))
+            .map_err(trouble)?;
         let mut comparison = Comparison::default();
         let mut want = vec![0; CHUNK.min(got.len())];
         for got in got.chunks(CHUNK) {
-            session.interrupt.check()?;
-            let Some(want) = want.get_mut(..got.len()) else { continue };
+            context.interrupt.check()?;
+            let Some(want) = want.get_mut(..got.len()) else {
+                continue;
+            };
             file.read_exact(want).map_err(trouble)?;
             comparison.extend(compare(input.dtype, got, want, tolerance));
         }
-        let buffer = session.buffer_name(self.output.buffer).to_owned();
-        report.checks.push(Check { buffer, expect: expected.path.clone(), tolerance, comparison });
+        let buffer = context.buffer_name(self.output.buffer).to_owned();
+        report.checks.push(Check {
+            buffer,
+            expect: expected.path.clone(),
+            tolerance,
+            comparison,
+        });
         Ok(())
     }
 
-    fn write(&mut self, session: &Session<'_>, input: &Input, bytes: &[u8], report: &mut Report) -> Result<()> {
-        let Some(pending) = &mut self.pending else { return Ok(()) };
+    fn write(
+        &mut self,
+        context: &Context<'_>,
+        input: &Input,
+        bytes: &[u8],
+        report: &mut Report,
+    ) -> Result<()> {
+        let Some(pending) = &mut self.pending else {
+            return Ok(());
+        };
         let is_npy = input::is_npy(pending.target());
         let mut stopped = false;
         let written = pending.write(|w| {
@@ -145,7 +199,7 @@ impl JobOutput {
                 npy::write_header(&mut *w, input.dtype, &input.shape)?;
             }
             for chunk in bytes.chunks(CHUNK) {
-                if session.interrupt.is_set() {
+                if context.interrupt.is_set() {
                     stopped = true;
                     return Err(io::ErrorKind::Interrupted.into());
                 }
@@ -154,13 +208,13 @@ impl JobOutput {
             Ok(())
         });
         if stopped {
-            session.interrupt.check()?;
+            context.interrupt.check()?;
         }
         let place = self.output.file.as_ref().map_or(&self.output.at, |f| &f.at);
-        written.map_err(|f| f.at(session.job.place(place)))?;
+        written.map_err(|f| f.at(context.job.place(place)))?;
         report.files.push(Written {
-            buffer: session.buffer_name(self.output.buffer).to_owned(),
-            file: shown(session.job, &self.output, pending.target()),
+            buffer: context.buffer_name(self.output.buffer).to_owned(),
+            file: shown(context.job, &self.output, pending.target()),
             what: input::describe(input),
             bytes: input.bytes,
         });
@@ -170,12 +224,20 @@ impl JobOutput {
 
 /// The file as the user would name it.
 fn shown(job: &Job, output: &Output, target: &Path) -> PathBuf {
-    output.file.as_ref().map_or_else(|| target.to_owned(), |f| job.resolve(&f.value))
+    output
+        .file
+        .as_ref()
+        .map_or_else(|| target.to_owned(), |f| job.resolve(&f.value))
 }
 
 /// A zeroed vector of that many bytes; running out of memory is an error and not the end.
 pub(super) fn vec_of(bytes: u64) -> std::result::Result<Vec<u8>, Failure> {
-    let words = || Failure::new(Exit::Device, format!("out of host memory: {bytes} bytes are needed"));
+    let words = || {
+        Failure::new(
+            Exit::Device,
+            format!("out of host memory: {bytes} bytes are needed"),
+        )
+    };
     let len = usize::try_from(bytes).map_err(|_| words())?;
     let mut out = Vec::new();
     out.try_reserve_exact(len).map_err(|_| words())?;
@@ -183,13 +245,26 @@ pub(super) fn vec_of(bytes: u64) -> std::result::Result<Vec<u8>, Failure> {
     Ok(out)
 }
 
-fn read_buffer(session: &Session<'_>, buffer: &Buffer<u8>, out: &mut [u8]) -> Result<()> {
+fn read_buffer(context: &Context<'_>, buffer: &Buffer<u8>, out: &mut [u8]) -> Result<()> {
     let mut at = 0;
     for chunk in out.chunks_mut(CHUNK) {
-        session.interrupt.check()?;
-        let view = buffer.view(at..at + chunk.len()).map_err(|e| device_failure(&e))?;
+        context.interrupt.check()?;
+        let view = buffer
+            .view(at..at + chunk.len())
+            .map_err(|e| device_failure(&e))?;
         view.read(chunk).map_err(|e| device_failure(&e))?;
         at += chunk.len();
+    }
+    Ok(())
+}
+
+/// `Err` if two of `files` are the same; each comes with the failure to return in that case.
+fn refuse_same(files: Vec<(PathBuf, Failure)>) -> Result<()> {
+    let mut seen = HashSet::new();
+    for (path, failure) in files {
+        if !seen.insert(path) {
+            return Err(failure.into());
+        }
     }
     Ok(())
 }

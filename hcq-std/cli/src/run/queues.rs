@@ -1,34 +1,216 @@
 //! A plan as bound queues: recorded once, launched as often as wanted.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "launches kernels, which are foreign code")]
 
-use hcq_std::{Arg, Bound, Commands, Grid, Point, Signal, Var};
+use hcq_std::{Arg, Bound, Commands, Error, Grid, Point, Queue, Region, Signal, Var, View};
 
 use super::context::{Context, device_failure};
 use super::load::Buffers;
 use super::programs::Programs;
-use crate::data::dtype::{Dtype, Scalar};
-use crate::exit::Exit;
-use crate::failure::{Failure, Result};
-use crate::job::{Job, Launch, Work};
+use crate::failure::Result;
+use crate::job::{Launch, Work};
 use crate::launch::{self, Checked, Ready, Slice};
-use crate::plan::{Engine, Plan};
+use crate::plan::{Engine, Plan, QueueId};
 use crate::show::profile::Span;
 
-/// The one variable of a recording: the number of the launch. A task that has ended in launch `n` sets its signal to
-/// `n`, so that signals need no reset in between.
-const ROUND: Var = Var::new(0);
+type Recorded<T> = std::result::Result<T, Error>;
 
 /// The recorded queues of a job.
 pub(super) struct Queues {
-    bound: Vec<Bound>,
-    times: Vec<Times>,
+    /// Each with its one variable, the number of the launch. A task that has ended in launch `n` sets its signal to
+    /// `n`, so signals need no reset in between.
+    bound: Vec<(Bound, Var)>,
+    /// When each task ran, in the order of the job.
+    regions: Vec<Region>,
 }
 
-/// The signals of one task.
-struct Times {
-    start: Signal,
-    end: Signal,
-    /// Set for tasks of other queues.
-    done: Option<Signal>,
+/// What recording needs to know.
+struct Recorder<'a> {
+    context: &'a Context<'a>,
+    programs: &'a Programs,
+    checked: &'a [Checked],
+    plan: &'a Plan,
+    buffers: &'a Buffers,
+    /// For tasks that other queues wait for.
+    done: Vec<Option<Signal>>,
+    regions: Vec<Option<Region>>,
+}
+
+impl Queues {
+    /// Records and binds every queue of the plan.
+    pub(super) fn record(
+        context: &Context<'_>,
+        programs: &Programs,
+        checked: &[Checked],
+        plan: &Plan,
+        buffers: &Buffers,
+    ) -> Result<Self> {
+        let signal = |signals: bool| signals.then(|| context.device.signal()).transpose();
+        let done = plan
+            .tasks
+            .iter()
+            .map(|t| signal(t.signals))
+            .collect::<Recorded<Vec<_>>>();
+        let done = done.map_err(|e| device_failure(&e))?;
+        let regions = plan.tasks.iter().map(|_| None).collect();
+        let mut recorder = Recorder {
+            context,
+            programs,
+            checked,
+            plan,
+            buffers,
+            done,
+            regions,
+        };
+        let mut bound = Vec::new();
+        for (index, &id) in plan.queues.iter().enumerate() {
+            bound.push(recorder.queue(index, id)?);
+        }
+        Ok(Self {
+            bound,
+            regions: recorder.regions.into_iter().flatten().collect(),
+        })
+    }
+
+    /// Launches all queues; nothing of an earlier launch may be in flight. The point is the last one's, and covers
+    /// all of them.
+    pub(super) fn submit(&mut self, round: u64) -> Result<Option<Point>> {
+        let mut last = None;
+        for (bound, var) in &mut self.bound {
+            bound.set(*var, round).map_err(|e| device_failure(&e))?;
+            last = Some(bound.submit().map_err(|e| device_failure(&e))?);
+        }
+        Ok(last)
+    }
+
+    /// A number that changes whenever a task begins or ends.
+    pub(super) fn progress(&self) -> u64 {
+        let mix = |n: u64, t: u64| n.rotate_left(7) ^ t;
+        self.spans()
+            .iter()
+            .fold(0, |n, s| mix(mix(n, s.start), s.end))
+    }
+
+    /// When each task of the last launch ran.
+    pub(super) fn spans(&self) -> Vec<Span> {
+        let span = |r: &Region| {
+            r.times().map_or(Span { start: 0, end: 0 }, |t| Span {
+                start: t.start_ns,
+                end: t.end_ns,
+            })
+        };
+        self.regions.iter().map(span).collect()
+    }
+}
+
+impl Recorder<'_> {
+    fn queue(&mut self, queue: usize, id: QueueId) -> Result<(Bound, Var)> {
+        let opened = match id.engine {
+            Engine::Compute => self.context.device.compute_queue(id.index),
+            Engine::Copy => self.context.device.copy_queue(id.index),
+        };
+        let began = opened.and_then(|q: Queue| {
+            let mut commands = q.record();
+            commands.var().map(|round| (commands, round))
+        });
+        let (mut commands, round) = began.map_err(|e| device_failure(&e))?;
+        for task in 0..self.plan.tasks.len() {
+            if self.plan.tasks.get(task).is_none_or(|p| p.queue != queue) {
+                continue;
+            }
+            self.task(&mut commands, round, id.engine, task)
+                .map_err(|e| {
+                    let failure = device_failure(&e);
+                    match self.context.job.tasks.get(task) {
+                        Some(declared) => failure.at(self.context.job.place(&declared.at)),
+                        None => failure,
+                    }
+                })?;
+        }
+        let bound = commands.bind().map_err(|e| device_failure(&e))?;
+        Ok((bound, round))
+    }
+
+    /// Waits for tasks of other queues, runs the task between two timestamps, and tells other queues.
+    fn task(
+        &mut self,
+        commands: &mut Commands,
+        round: Var,
+        engine: Engine,
+        task: usize,
+    ) -> Recorded<()> {
+        let (Some(placed), Some(declared), Some(checked)) = (
+            self.plan.tasks.get(task),
+            self.context.job.tasks.get(task),
+            self.checked.get(task),
+        ) else {
+            return Ok(());
+        };
+        for signal in placed
+            .waits
+            .iter()
+            .filter_map(|&w| self.done.get(w)?.as_ref())
+        {
+            commands.wait(signal, round)?;
+        }
+        if engine == Engine::Compute {
+            // What other queues and the host wrote is seen from here on.
+            commands.memory_barrier()?;
+        }
+        let region = commands.begin(&declared.name)?;
+        match (&declared.work, &checked.ready, self.programs.kernel(task)) {
+            (Work::Kernel(launch), Ready::Kernel(args), Some(kernel)) => {
+                let args = args
+                    .iter()
+                    .map(|a| self.argument(a))
+                    .collect::<Recorded<Vec<_>>>()?;
+                // SAFETY: the kernel is what the job's author asks to be run; its arguments were held against its
+                // signature where it has one. The buffers that they point to live until the launches are complete:
+                // their owner waits for each launch, and the device keeps memory that work in flight may use.
+                unsafe { commands.exec(kernel, &args, grid(launch)) }?;
+            }
+            (_, Ready::Copy { from, to }, _) => {
+                commands.copy(&self.view(to)?, &self.view(from)?)?;
+            }
+            _ => {}
+        }
+        commands.end(&region)?;
+        if let Some(Some(done)) = self.done.get(task) {
+            commands.signal(done, round)?;
+        }
+        if let Some(place) = self.regions.get_mut(task) {
+            *place = Some(region);
+        }
+        Ok(())
+    }
+
+    fn view(&self, slice: &Slice) -> Recorded<View<u8>> {
+        let outside = Error::Range {
+            start: slice.range.start,
+            end: slice.range.end,
+            len: 0,
+        };
+        let Some(buffer) = self.buffers.list.get(slice.buffer) else {
+            return Err(outside);
+        };
+        match (
+            usize::try_from(slice.range.start),
+            usize::try_from(slice.range.end),
+        ) {
+            (Ok(start), Ok(end)) => buffer.view(start..end),
+            _ => Err(outside),
+        }
+    }
+
+    /// Types were checked with the names that the job's author knows, so the device gets bare addresses and bits.
+    fn argument(&self, argument: &launch::Bound) -> Recorded<Arg<'static>> {
+        Ok(match argument {
+            launch::Bound::Buffer(slice) => Arg::address(self.view(slice)?.address()),
+            launch::Bound::Scalar(scalar) => Arg::scalar(scalar.bits, scalar.dtype.size() as u8),
+        })
+    }
+}
+
+fn grid(launch: &Launch) -> Grid {
+    Grid::new(launch.groups, launch.local).local_memory(launch.local_memory)
 }
