@@ -106,9 +106,9 @@ pub struct PatchList<'m> {
     derived: &'m mut [Derived],
     derived_len: usize,
     vars: u32,
-    /// The last derived variables for which there was no memory, number `n` at `n % RECENT`: what is recorded twice must
-    /// count once there too, or the room asked for would be too large.
-    unstored: [Derived; RECENT],
+    /// Fingerprint and variable of the last derived ones for which there was no memory, number `n` at `n % RECENT`: what
+    /// is recorded twice must count once there too, or the room asked for would be too large.
+    unstored: [(u32, u32); RECENT],
     /// Whether `sites` is in the table's order, with its marks and indices set.
     planned: bool,
 }
@@ -133,7 +133,7 @@ impl<'m> PatchList<'m> {
             derived,
             derived_len: 0,
             vars: 0,
-            unstored: [Derived::EMPTY; RECENT],
+            unstored: [(0, 0); RECENT],
             planned: false,
         }
     }
@@ -220,11 +220,17 @@ impl<'m> PatchList<'m> {
     /// [`BuildError::TooMany`], or [`BuildError::Malformed`] if it is made of variables that do not exist yet.
     pub fn derive(&mut self, mut derived: Derived) -> Result<Var, BuildError> {
         let recent = self.derived_len.saturating_sub(RECENT)..self.derived_len;
-        let known = recent
-            .rev()
-            .filter_map(|n| self.derived.get(n).or(self.unstored.get(n % RECENT)));
-        if let Some(same) = known.into_iter().find(|d| d.same_as(&derived)) {
-            return Ok(Var(same.out));
+        for n in recent.rev() {
+            let same = match self.derived.get(n) {
+                Some(d) => d.same_as(&derived).then_some(d.out),
+                None => {
+                    let known = self.unstored.get(n % RECENT);
+                    known.filter(|k| k.0 == derived.fingerprint()).map(|k| k.1)
+                }
+            };
+            if let Some(out) = same {
+                return Ok(Var(out));
+            }
         }
         derived.out = self.vars;
         let index = u32::try_from(self.derived_len).map_err(|_| BuildError::TooMany)?;
@@ -238,20 +244,23 @@ impl<'m> PatchList<'m> {
                 self.push(Site::feeds(t.var(), index));
             }
         }
-        let unstored = self.unstored.get_mut(self.derived_len % RECENT);
-        if let Some(slot) = self.derived.get_mut(self.derived_len).or(unstored) {
+        if let Some(slot) = self.derived.get_mut(self.derived_len) {
             *slot = derived;
+        } else if let Some(slot) = self.unstored.get_mut(self.derived_len % RECENT) {
+            *slot = (derived.fingerprint(), out.0);
         }
         self.derived_len = self.derived_len.saturating_add(1);
         Ok(out)
     }
 
-    /// `a * b` as a value: an immediate, an adjusted variable, or a derived one, whichever is the least.
+    /// `a * b` as a value: an immediate, an adjusted variable, or a derived one, whichever is the least. Two immediates
+    /// whose product leaves 64 bits give the largest number, which no field takes.
     ///
     /// # Errors
     /// [`BuildError::TooMany`]; [`BuildError::Malformed`] for variables that this list does not have.
     pub fn product(&mut self, a: Value, b: Value) -> Result<Value, BuildError> {
         Ok(match (a, b) {
+            (Value::Imm(a), Value::Imm(b)) => Value::Imm(a.saturating_mul(b)),
             (Value::Imm(n), v) | (v, Value::Imm(n)) => v * n,
             (Value::Var(a), Value::Var(b)) => self.derive(Derived::product(a, b))?.into(),
         })

@@ -509,6 +509,15 @@ impl Derived {
                 .all(|t| t.is_sound() && t.var < self.out)
     }
 
+    /// Tells derived variables apart while there is no memory to keep them in (FNV-1a of all but the variable's number).
+    pub(super) fn fingerprint(&self) -> u32 {
+        let bytes = Self { out: 0, ..*self };
+        let step = |hash: u32, &byte: &u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        zerocopy::IntoBytes::as_bytes(&bytes)
+            .iter()
+            .fold(0x811c_9dc5, step)
+    }
+
     pub(super) fn same_as(&self, other: &Self) -> bool {
         self.kind == other.kind && self.base == other.base && self.inputs() == other.inputs()
     }

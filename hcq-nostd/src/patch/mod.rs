@@ -35,11 +35,13 @@ mod compare;
 mod formula;
 mod patcher;
 mod stores;
+mod sum;
 mod table;
 
 pub use build::{BuildError, PatchList, PatchRoom};
 pub use formula::{Derived, Formula, Site, Store, Term};
 pub use patcher::{PatchError, Patcher};
+pub use sum::{Part, SumError, Swap};
 pub use table::{PatchTable, TableError};
 
 /// Which memory a site is in: the index of a region in the list that a table is built and applied with.
