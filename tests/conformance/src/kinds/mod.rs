@@ -1,0 +1,121 @@
+//! Kinds of devices: what the list needs to know of them, and their test kernels.
+
+pub mod cpu;
+
+use std::fmt::Debug;
+
+use hcq_std::{Device, Error, Kernel};
+
+/// Where no device of a kind has memory, unless the kind knows better: the second page, which nobody maps.
+pub const UNMAPPED: u64 = 0x1000;
+
+/// All kinds.
+pub static KINDS: &[&dyn Kind] = &[&cpu::Cpu];
+
+/// A kind of device.
+pub trait Kind: Debug + Sync {
+    /// Its name in messages.
+    fn name(&self) -> &'static str;
+
+    /// Whether devices with this name are of this kind.
+    fn serves(&self, device: &str) -> bool;
+
+    /// A stock kernel for a device of this kind; `None` if there is no program for it.
+    ///
+    /// # Errors
+    /// What the device says against the program.
+    fn kernel(&self, device: &Device, stock: Stock) -> Result<Option<Kernel>, Error>;
+
+    /// An address, 4096-byte aligned, where no device of this kind has memory. Writing to it is a fault.
+    fn unmapped(&self) -> u64 {
+        UNMAPPED
+    }
+}
+
+/// The kind of a device name.
+pub(crate) fn of(device: &str) -> Option<&'static dyn Kind> {
+    KINDS.iter().copied().find(|k| k.serves(device))
+}
+
+/// The kernels that behaviours launch. A kind supplies one program for each.
+///
+/// *Item* stands for the number of a work-item in the launch: `group * local + item in group`, of dimension 0 unless
+/// said otherwise. Numbers are unsigned and wrap around. Programs work for every number of groups and items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stock {
+    /// Does nothing.
+    Empty,
+    /// `out[item] = value`, for items below `n`.
+    Fill,
+    /// `out[item] = a[item]`, for items below `n`.
+    Copy,
+    /// `out[item] = a[item] + b[item]`, for items below `n`.
+    Add,
+    /// `y[item] = a * x[item] + b`, for items below `n`. Behaviours choose numbers that make it exact.
+    Scale,
+    /// `data[item] = data[item] * factor + add`, for items below `n`: shows how often and in which order it ran.
+    Step,
+    /// For the item at `x, y, z` of all items in three dimensions, numbered `i = x + X * (y + Y * z)`:
+    /// `out[4 * i] += 1`, then the item's group, the number of groups, and the local size, each as
+    /// `x | y << 10 | z << 20`, to `out[4 * i + 1 ..= 4 * i + 3]`.
+    Dims,
+    /// Group `g` of dimension 0 copies `in[g * n ..][..n]` to group-local memory, which a launch gives `4 * n` bytes,
+    /// and adds the words up from there, last to first: `out[2 * g]` is the sum, `out[2 * g + 1]` how far the local
+    /// memory is past a 64-byte boundary.
+    Reduce,
+    /// One argument of each type, widened to 64 bits with its sign and written to `out[0..10]` in order; floats as bits.
+    Scalars,
+    /// Item 0 of each group goes `turns` times through `x = x * 1664525 + 1013904223`, from `x = seed + group` on, and
+    /// writes `out[group] = x`. Takes time.
+    Spin,
+}
+
+impl Stock {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Empty,
+        Self::Fill,
+        Self::Copy,
+        Self::Add,
+        Self::Scale,
+        Self::Step,
+        Self::Dims,
+        Self::Reduce,
+        Self::Scalars,
+        Self::Spin,
+    ];
+
+    /// The program's symbol.
+    pub const fn name(self) -> &'static str {
+        self.described().0
+    }
+
+    /// Its arguments, as the fields of a C struct.
+    pub const fn signature(self) -> &'static str {
+        self.described().1
+    }
+
+    const fn described(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Empty => ("empty", ""),
+            Self::Fill => ("fill", "uint32_t *out; uint32_t value; uint32_t n;"),
+            Self::Copy => ("copy", "const uint32_t *a; uint32_t *out; uint32_t n;"),
+            Self::Add => ("add", "const uint32_t *a; const uint32_t *b; uint32_t *out; uint32_t n;"),
+            Self::Scale => ("scale", "float a; float b; const float *x; float *y; uint32_t n;"),
+            Self::Step => ("step", "uint32_t *data; uint32_t factor; uint32_t add; uint32_t n;"),
+            Self::Dims => ("dims", "uint32_t *out;"),
+            Self::Reduce => ("reduce", "const uint32_t *in; uint32_t *out; uint32_t n;"),
+            Self::Scalars => (
+                "scalars",
+                "int8_t a; int16_t b; int32_t c; int64_t d; uint8_t e; uint16_t f; uint32_t g; uint64_t h; \
+                 float i; double j; uint64_t *out;",
+            ),
+            Self::Spin => ("spin", "uint32_t *out; uint32_t turns; uint32_t seed;"),
+        }
+    }
+}
+
+/// What [`Stock::Spin`] writes for a group.
+pub fn spun(turns: u32, seed: u32, group: u32) -> u32 {
+    (0..turns).fold(seed.wrapping_add(group), |x, _| x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223))
+}
