@@ -224,6 +224,47 @@ impl Job {
     }
 }
 
+/// A job's steps, for the model of them in `tests/loom_share.rs`.
+#[cfg(loom)]
+pub mod steps {
+    use super::{Exec, Job};
+
+    /// Offers a launch.
+    pub fn publish(job: &Job, exec: &Exec, total: u32) {
+        job.publish(exec, total);
+    }
+
+    /// Claims groups: the first one, and how many.
+    pub fn claim(job: &Job) -> Option<(u64, u64)> {
+        job.claim().map(|c| (c.first, c.count))
+    }
+
+    /// The launch of a claim.
+    pub fn exec(job: &Job) -> Exec {
+        job.exec()
+    }
+
+    /// Counts claimed groups as done.
+    pub fn finish(job: &Job, count: u64) {
+        job.finish(count);
+    }
+
+    /// Claimed groups cannot be run.
+    pub fn fail(job: &Job) {
+        job.fail();
+    }
+
+    /// Whether some could not be run.
+    pub fn has_failed(job: &Job) -> bool {
+        job.has_failed()
+    }
+
+    /// Takes back what nobody has claimed; whether the rest is done.
+    pub fn withdraw(job: &Job) -> bool {
+        job.withdraw()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
