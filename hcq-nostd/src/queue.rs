@@ -55,6 +55,9 @@ pub trait Queue {
 
     /// Writes the device's clock to the signal's timestamp when all earlier commands of this queue are complete.
     ///
+    /// Some engines store the clock together with a value: the signal's value is not to be relied on afterwards, nor the
+    /// timestamp after a [`signal`](Self::signal). Give timestamps signals of their own.
+    ///
     /// # Errors
     /// [`RecordError`]; the queue is as it was.
     fn timestamp(&mut self, signal: SignalAt) -> Result<&mut Self, RecordError>;
@@ -72,7 +75,8 @@ pub trait Queue {
 
     /// Holds this queue until `word & mask == expect`, for the 32-bit word at `address`.
     ///
-    /// Engines that can only test for all bits clear or set refuse other values of `expect`, and variables.
+    /// Engines that can only test one bit for clear or set refuse other masks, other values of `expect`
+    /// ([`RecordError::Unsupported`]), and variables ([`RecordError::NotConstant`]).
     ///
     /// # Errors
     /// [`RecordError`]; the queue is as it was.

@@ -151,12 +151,13 @@ impl Sketch for Adreno {
     fn correct(&self, case: &Json, _: Option<&Vars>, want: &mut Image) {
         // Register runs by header, and what the reference writes there.
         const CONTROL_2_TO_6: u32 = 0x48b9_8385;
+        const ENABLED: u32 = 0x100;
         const HW_STACK_OFFSET: u32 = 0x48a9_bd01;
         for at in 0..want.words.len() {
             // 256 vec4 in units of four, below the enable bit: the reference loses the length.
             if want.words[at] == CONTROL_2_TO_6 {
-                assert_eq!(want.words[at + 5], 0x100, "a known fault");
-                want.words[at + 5] = 0x100 | 256 / 4;
+                assert_eq!(want.words[at + 5], ENABLED, "a known fault");
+                want.words[at + 5] = ENABLED | 64;
             }
             // Bytes, where the field counts 2 KiB.
             if want.words[at] == HW_STACK_OFFSET {

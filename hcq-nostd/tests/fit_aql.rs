@@ -12,7 +12,7 @@ use hcq_nostd::arena::{FencedArena, Mark};
 use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{Derived, PatchList, Patcher, RegionId, Site};
 use hcq_nostd::queue::{ComputeQueue, Launch, Program as _};
-use hcq_nostd::record::{Block, RecordError, Room};
+use hcq_nostd::record::{Block, Operand, RecordError, Room};
 use hcq_nostd::ring::Ring;
 use hcq_nostd::timeline::Point;
 use hcq_nostd::value::Value;
@@ -188,7 +188,8 @@ impl Host {
 
 fn word(bytes: &BTreeMap<u64, u8>, at: u64) -> Option<u32> {
     let byte = |i: u64| bytes.get(&(at + i)).copied();
-    (at % 4 == 0).then_some(u32::from_le_bytes([byte(0)?, byte(1)?, byte(2)?, byte(3)?]))
+    at.is_multiple_of(4)
+        .then_some(u32::from_le_bytes([byte(0)?, byte(1)?, byte(2)?, byte(3)?]))
 }
 
 fn bytes_of(words: &[u64]) -> Vec<u8> {
@@ -404,5 +405,53 @@ fn symbolic_case(case: &Json) {
             fresh.kernargs[0].1, memory.kernargs[0].1,
             "{title}: patched is not recorded afresh"
         );
+    }
+}
+
+/// A grid is a product: one that leaves 64 bits does not come back in as a small number.
+#[test]
+fn a_grid_beyond_32_bits_is_refused() {
+    let cases = golden::cases("amd-gfx1100-aql");
+    let op = &list(&cases[0]["inputs"]["ops"])[0];
+    let slots = amd::slots(op, 0);
+    let program = Program::new(&amd::descriptor(op), amd::layout(&slots));
+    let (none, mut patches) = (Vars::new(), PatchList::none());
+    let args = amd::arguments(&Operands::Fixed(&none), &mut patches, op, &slots, &[]);
+    for groups in [0, 1 << 22, (1 << 54) + 1, u64::MAX] {
+        let (mut words, mut packets, mut memory) = ([0; 4], [0; 8], [0; 2]);
+        let room = Region::from_words(&mut packets, 0);
+        let mut q = AqlQueue::new(
+            amd::device(&cases[0]),
+            &mut words,
+            0u64.into(),
+            room,
+            PatchList::none(),
+        );
+        let mut region = Region::from_words(&mut memory, 0x1000);
+        let kernargs = Block::new(&mut region, RegionId(2), 0, 16).expect("inside");
+        let (groups, local) = (
+            [groups, 1, 1].map(Value::from),
+            [1024u64, 1, 1].map(Value::from),
+        );
+        let launch = Launch {
+            program: &program,
+            args: &args,
+            kernargs,
+            groups,
+            local,
+            local_memory: 0,
+        };
+        let refused = q.exec(launch).err();
+        assert!(
+            matches!(
+                refused,
+                Some(RecordError::Misfit {
+                    operand: Operand::Groups(0),
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+        assert_eq!(q.finish().1, 0);
     }
 }

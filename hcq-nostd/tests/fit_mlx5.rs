@@ -259,7 +259,7 @@ fn patched_entries_are_recorded_afresh() {
     let mut state = [0; 8];
     let mut patcher = Patcher::new(table, &mut state).expect("room");
     for values in [
-        [0, 0x3840_0000_00, 1],
+        [0, 0x38_4000_0000, 1],
         [0xffff, 0x1234_5678_9abc_def0, 0x7fff_ffff],
         [0x1_0005, 8, 0x1000],
     ] {

@@ -419,7 +419,7 @@ fn arrange(sites: &mut [Site], vars: u32) -> usize {
     }
     let dense = gather_dense(plain);
     let (_, rest) = sites.split_at_mut(dense);
-    rest.sort_unstable_by(|a, b| (a.is_feeds(), a.key()).cmp(&(b.is_feeds(), b.key())));
+    rest.sort_unstable_by_key(|s| (s.is_feeds(), s.key()));
     let mut index = 0u32;
     let mut last = None;
     for s in rest.iter_mut() {

@@ -1,13 +1,12 @@
 //! Adreno A6xx: type 4 and type 7 packets, a prepared program, and a compute queue.
 
 use hcq_nostd::args::ArgLayout;
-use hcq_nostd::patch::{PatchList, Store};
+use hcq_nostd::patch::{Part, PatchList, Store, SumError, Swap};
 use hcq_nostd::queue::{ComputeQueue, Launch, Program as _, Queue, SignalAt, WriteWidth};
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError, Recorder};
 use hcq_nostd::value::{Field, Fit, Value};
 
 use super::lab::Recording;
-use super::sum::{Part, SumError, Swap, sum};
 
 // Commands, CP_*.
 const CP_WAIT_MEM_WRITES: u32 = 0x12;
@@ -426,13 +425,14 @@ impl Queue for AdrenoQueue<'_> {
 /// The word with three local sizes less one.
 fn local_sizes(list: &mut PatchList<'_>, local: [Value; 3]) -> Result<Value, RecordError> {
     let parts: [_; 3] = std::array::from_fn(|d| (local[d] - 1, Part::Field(LOCAL_LESS_ONE[d])));
-    sum(list, THREE_DIMENSIONS, &parts, Swap::No).map_err(|e| match e {
-        SumError::Misfit { part, misfit } => RecordError::Misfit {
-            operand: Operand::Local(part as u8),
-            misfit,
-        },
-        SumError::Build(e) => e.into(),
-    })
+    list.sum(THREE_DIMENSIONS, &parts, Swap::No)
+        .map_err(|e| match e {
+            SumError::Misfit { part, misfit } => RecordError::Misfit {
+                operand: Operand::Local(part as u8),
+                misfit,
+            },
+            SumError::Build(e) => e.into(),
+        })
 }
 
 fn exec(

@@ -1,12 +1,11 @@
 //! mlx5: work queue entries, and the doorbells and completions that another engine's queue drives. Big endian throughout.
 
-use hcq_nostd::patch::{Formula, PatchList, Store};
+use hcq_nostd::patch::{Formula, Part, PatchList, Store, SumError, Swap};
 use hcq_nostd::queue::WriteWidth;
 use hcq_nostd::record::{Block, Operand, RecordError};
 use hcq_nostd::value::{Fit, Value, Var};
 
 use super::lab::Recording;
-use super::sum::{Part, SumError, Swap, sum};
 
 pub(crate) const SEND_WQE_BYTES: usize = 64;
 pub(crate) const RECEIVE_WQE_BYTES: usize = 16;
@@ -134,20 +133,23 @@ pub(crate) fn ring<'m, Q: Recording<'m>>(
     let cut = |from, bits, shl| Part::Cut { from, bits, shl };
     let next = head + 1;
 
-    let counter =
-        sum(q.list(), 0, &[(next, cut(0, INDEX_BITS, 0))], Swap::Bytes32).map_err(known)?;
+    let counter = q
+        .list()
+        .sum(0, &[(next, cut(0, INDEX_BITS, 0))], Swap::Bytes32)
+        .map_err(known)?;
     let record = nic.queue_record + if send { SEND_COUNTER } else { 0 };
     q.write(record.into(), counter, WriteWidth::W32)?;
     if send {
         // The first eight bytes of the work queue entry.
         let base = OPCODE_SEND << 32 | u64::from(nic.qpn << QPN_SHIFT | DS);
-        let start = sum(
-            q.list(),
-            base,
-            &[(head, cut(0, INDEX_BITS, 32 + INDEX_SHIFT))],
-            Swap::Bytes64,
-        )
-        .map_err(known)?;
+        let start = q
+            .list()
+            .sum(
+                base,
+                &[(head, cut(0, INDEX_BITS, 32 + INDEX_SHIFT))],
+                Swap::Bytes64,
+            )
+            .map_err(known)?;
         q.write((nic.uar + DOORBELL_REGISTER).into(), start, WriteWidth::W64)?;
     }
 
@@ -155,23 +157,17 @@ pub(crate) fn ring<'m, Q: Recording<'m>>(
         cut(nic.completions_log2, 1, CQE_OWNER_BIT),
         cut(0, nic.completions_log2, CQE_LOG2),
     );
-    let word = sum(
-        q.list(),
-        nic.completions + CQE_OWNER_WORD,
-        &[(head, slot)],
-        Swap::No,
-    )
-    .map_err(known)?;
-    let owner = sum(q.list(), 0, &[(head, lap)], Swap::No).map_err(known)?;
+    let word = q
+        .list()
+        .sum(nic.completions + CQE_OWNER_WORD, &[(head, slot)], Swap::No)
+        .map_err(known)?;
+    let owner = q.list().sum(0, &[(head, lap)], Swap::No).map_err(known)?;
     q.poll_bit(word, 1 << CQE_OWNER_BIT, owner)?;
 
-    let consumed = sum(
-        q.list(),
-        0,
-        &[(next, cut(0, CONSUMER_INDEX_BITS, 0))],
-        Swap::Bytes32,
-    )
-    .map_err(known)?;
+    let consumed = q
+        .list()
+        .sum(0, &[(next, cut(0, CONSUMER_INDEX_BITS, 0))], Swap::Bytes32)
+        .map_err(known)?;
     q.write(nic.completion_record.into(), consumed, WriteWidth::W32)?;
     Ok(())
 }

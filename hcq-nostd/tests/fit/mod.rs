@@ -15,4 +15,3 @@ pub(crate) mod mlx5;
 pub(crate) mod nv;
 pub(crate) mod pm4;
 pub(crate) mod sdma;
-pub(crate) mod sum;
