@@ -111,7 +111,7 @@
     )
 )]
 
-#[cfg(test)]
+#[cfg(any(test, loom))]
 extern crate std;
 
 #[cfg(target_endian = "big")]

@@ -22,8 +22,15 @@
 //! a packet header, a doorbell). [`consume_fence`] stands between seeing a completion and reading what it covers.
 #![allow(unsafe_code, reason = "this is the room for it")]
 
+#[cfg(not(loom))]
+mod access;
+#[cfg(loom)]
+pub mod model;
 mod region;
 mod shared;
+
+#[cfg(loom)]
+use model as access;
 
 pub(crate) use region::scatter;
 pub use region::{AccessError, Region};
@@ -36,7 +43,7 @@ pub use shared::{SharedWord, SharedWords};
 #[inline]
 pub fn publish_fence() {
     // A compiler and CPU release for devices that are threads.
-    core::sync::atomic::fence(core::sync::atomic::Ordering::Release);
+    access::fence(core::sync::atomic::Ordering::Release);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: `sfence` has no operands and only orders stores; without it write-combined stores may pass the doorbell.
     unsafe {
@@ -63,7 +70,7 @@ pub fn publish_fence() {
 /// after its data.
 #[inline]
 pub fn consume_fence() {
-    core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+    access::fence(core::sync::atomic::Ordering::Acquire);
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: `dmb oshld` has no operands and only orders loads.
     unsafe {

@@ -2,6 +2,9 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use volatile::VolatilePtr;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::access;
 
 /// An access outside a region, or not at its natural alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,20 +218,22 @@ impl<'m> Region<'m> {
     }
 
     #[inline]
-    fn store<T: Copy>(&mut self, offset: usize, value: T) -> Result<(), AccessError> {
+    fn store<T: Copy + IntoBytes + Immutable>(
+        &mut self,
+        offset: usize,
+        value: T,
+    ) -> Result<(), AccessError> {
         let p = self.cell::<T>(offset)?;
         // SAFETY: `p` is inside the region and aligned; every byte is writable (M1) and this side's own (M2).
-        let cell = unsafe { VolatilePtr::new(p) };
-        cell.write(value);
+        unsafe { access::store(p, value) };
         Ok(())
     }
 
     #[inline]
-    fn load<T: Copy>(&self, offset: usize) -> Result<T, AccessError> {
+    fn load<T: Copy + IntoBytes + FromBytes>(&self, offset: usize) -> Result<T, AccessError> {
         let p = self.cell::<T>(offset)?;
-        // SAFETY: `p` is inside the region and aligned; `T` is an integer here, valid for any bytes (M1).
-        let cell = unsafe { VolatilePtr::new(p) };
-        Ok(cell.read())
+        // SAFETY: `p` is inside the region and aligned; `T` is valid for any bytes (M1).
+        Ok(unsafe { access::load(p) })
     }
 
     /// Stores one byte.
@@ -313,7 +318,7 @@ impl<'m> Region<'m> {
         // SAFETY: checked to be inside (M1).
         let to = unsafe { self.cpu.add(offset) };
         // SAFETY: `to` has room for `bytes.len()` bytes that are this side's own (M2), so `bytes` cannot overlap them.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
+        unsafe { access::copy_in(to, bytes) };
         Ok(())
     }
 
@@ -334,8 +339,7 @@ impl<'m> Region<'m> {
             // SAFETY: all words were checked to be inside (M1).
             let p = unsafe { first.add(i) };
             // SAFETY: inside, aligned, writable (M1) and this side's own (M2).
-            let cell = unsafe { VolatilePtr::new(p) };
-            cell.write(word);
+            unsafe { access::store(p, word) };
         }
         Ok(())
     }
@@ -350,7 +354,7 @@ impl<'m> Region<'m> {
         // SAFETY: checked to be inside (M1).
         let from = unsafe { self.cpu.add(offset) };
         // SAFETY: `from` has `bytes.len()` readable bytes (M1), which are not Rust references' (M3), so no overlap.
-        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
+        unsafe { access::copy_out(from, bytes) };
         Ok(())
     }
 
@@ -363,7 +367,7 @@ impl<'m> Region<'m> {
         // SAFETY: checked to be inside (M1).
         let to = unsafe { self.cpu.add(offset) };
         // SAFETY: `len` bytes from `to` on are writable (M1) and this side's own (M2).
-        unsafe { core::ptr::write_bytes(to.as_ptr(), value, len) };
+        unsafe { access::fill(to, len, value) };
         Ok(())
     }
 }

@@ -1,6 +1,11 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+#[cfg(target_has_atomic = "64")]
+use core::sync::atomic::Ordering;
+
+#[cfg(target_has_atomic = "64")]
+use super::access;
 use super::{AccessError, Region};
 
 /// One 64-bit word that devices and hosts access at any time.
@@ -47,25 +52,20 @@ impl<'m> SharedWord<'m> {
 
 #[cfg(target_has_atomic = "64")]
 impl SharedWord<'_> {
-    #[inline]
-    fn atomic(&self) -> &core::sync::atomic::AtomicU64 {
-        // SAFETY: aligned, mapped and accessed atomically only, by the contract of `new`.
-        unsafe { core::sync::atomic::AtomicU64::from_ptr(self.cell.as_ptr()) }
-    }
-
     /// Loads; what the writer stored before its release is visible afterwards.
     #[inline]
     pub fn load(self) -> u64 {
+        // SAFETY: aligned, mapped and accessed atomically only, by the contract of `new`.
         // ORDER: pairs with the release in `store` of a host, and with a device's write of the signal after its data.
-        self.atomic().load(core::sync::atomic::Ordering::Acquire)
+        unsafe { access::word_load(self.cell, Ordering::Acquire) }
     }
 
     /// Stores; everything stored before is visible to whoever loads the new value.
     #[inline]
     pub fn store(self, value: u64) {
+        // SAFETY: as in `load`.
         // ORDER: pairs with the acquire in `load`.
-        self.atomic()
-            .store(value, core::sync::atomic::Ordering::Release);
+        unsafe { access::word_store(self.cell, value, Ordering::Release) };
     }
 
     /// Stores the low 32 bits only, as an engine of that width does; the other half keeps its value. For the one writer
@@ -73,8 +73,9 @@ impl SharedWord<'_> {
     #[inline]
     pub fn store_low(self, value: u32) {
         // Whole words only: accesses of two sizes to one atomic are not ordered.
-        let high = self.atomic().load(core::sync::atomic::Ordering::Relaxed) >> 32 << 32;
-        self.store(high | u64::from(value));
+        // SAFETY: as in `load`.
+        let old = unsafe { access::word_load(self.cell, Ordering::Relaxed) };
+        self.store(old >> 32 << 32 | u64::from(value));
     }
 }
 

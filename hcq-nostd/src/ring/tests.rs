@@ -98,9 +98,10 @@ fn nothing_changes_until_publish_and_nothing_after_drop() {
     let mut memory = [0u64; 4];
     let base = memory.as_ptr();
     let mut ring = Ring::new(Region::from_words(&mut memory, 0), 8).expect("four entries");
-    let mut hole = ring.reserve(2).expect("room");
-    hole.fill(0, &[1, 2, 3, 4]).expect("inside");
-    drop(hole);
+    {
+        let mut dropped = ring.reserve(2).expect("room");
+        dropped.fill(0, &[1, 2, 3, 4]).expect("inside");
+    }
     assert_eq!((ring.put(), ring.free(), ring.is_empty()), (0, 4, true));
     let mut hole = ring.reserve(2).expect("room");
     assert_eq!((hole.first(), hole.len(), hole.is_empty()), (0, 2, false));
@@ -130,7 +131,6 @@ fn nothing_changes_until_publish_and_nothing_after_drop() {
         ring.reserve(3).map(|_| ()),
         Err(WouldBlock { need: 3, free: 2 })
     );
-    drop(ring);
     assert_eq!(
         (base, memory),
         (memory.as_ptr(), [1 | 2 << 32, 9 | 6 << 32, 0, 0])
