@@ -487,6 +487,21 @@ impl<'m> Command<'_, 'm> {
     /// variable is replaced by the value's.
     pub fn formula(&mut self, value: Value, formula: &Formula) -> Result<(), Misfit> {
         let at = self.position();
+        let two = formula.store.bytes() == 8;
+        self.words(if two { &[0; 2] } else { &[0] });
+        self.set_formula(at, value, formula)
+    }
+
+    /// Overwrites word `at` of this command, and the next one for a 64-bit store, as [`formula`](Self::formula) does.
+    ///
+    /// # Errors
+    /// [`Misfit`] if `value` is an immediate that does not fit; a variable is checked at launch.
+    pub fn set_formula(
+        &mut self,
+        at: usize,
+        value: Value,
+        formula: &Formula,
+    ) -> Result<(), Misfit> {
         let bytes = formula.store.bytes();
         let words = match value {
             Value::Imm(v) => {
@@ -500,9 +515,9 @@ impl<'m> Command<'_, 'm> {
                 poison & low_mask(bytes as u8 * 8)
             }
         };
-        self.word(low32(words));
+        self.set(at, low32(words));
         if bytes == 8 {
-            self.word(low32(words >> 32));
+            self.set(at + 1, low32(words >> 32));
         }
         Ok(())
     }

@@ -4,10 +4,12 @@ mod fit;
 
 use fit::golden::{self, Json, Operands, Vars, list, number};
 use fit::lab::{Image, Recording as _, Sketch, Space, dense, symbolic};
-use fit::pm4::{KERNARGS, Pm4Queue, Program, indirect_buffer, submit, submit_predicated};
+use fit::pm4::{
+    Descriptor, KERNARGS, Pm4Queue, Program, indirect_buffer, submit, submit_predicated,
+};
 use fit::{amd, pm4};
 use hcq_nostd::mem::Region;
-use hcq_nostd::patch::{PatchList, Site};
+use hcq_nostd::patch::{PatchError, PatchList, Patcher, Site};
 use hcq_nostd::queue::{ComputeQueue, Launch, Program as _, Queue, SignalAt};
 use hcq_nostd::record::{Block, Operand, RecordError, Room};
 use hcq_nostd::ring::Ring;
@@ -250,4 +252,133 @@ fn operands_out_of_range_are_refused() {
     );
     assert_eq!(q.list().used().sites, 0);
     assert_eq!(q.finish().0, 0);
+}
+
+/// One launch of a golden case, with another descriptor, argument memory, sizes and group-local memory.
+fn launch(
+    case: &Json,
+    q: &mut Pm4Queue<'_>,
+    descriptor: Descriptor,
+    bytes: usize,
+    [groups, local]: [[u64; 3]; 2],
+    local_memory: u32,
+) -> Result<(), RecordError> {
+    let op = &list(&case["inputs"]["ops"])[0];
+    let slots = amd::slots(op, 0);
+    let program = Program::new(&amd::device(case), descriptor, amd::layout(&slots));
+    let none = Vars::new();
+    let args = amd::arguments(&Operands::Fixed(&none), q.list(), op, &slots, &[]);
+    let mut memory = [0; 32];
+    let mut region = Region::from_words(&mut memory, number(&op["args"]["kernargs_addr"]));
+    let kernargs = Block::new(&mut region, KERNARGS, 0, bytes).expect("inside");
+    let [groups, local] = [groups, local].map(|sizes| sizes.map(Value::from));
+    q.exec(Launch {
+        program: &program,
+        args: &args,
+        kernargs,
+        groups,
+        local,
+        local_memory,
+    })
+    .map(|_| ())
+}
+
+fn case(file: &str, name: &str) -> Json {
+    golden::cases(file)
+        .into_iter()
+        .find(|c| golden::name(c) == name)
+        .expect("the case")
+}
+
+/// Scratch memory that moves: its base, per XCC and in units of 256 bytes, is a variable in a prepared template.
+#[test]
+fn scratch_memory_that_moves_is_patched() {
+    for (file, name) in [
+        ("amd-gfx1100-pm4", "x1_exec_scratch_high"),
+        ("amd-gfx942-pm4", "x8_exec_scratch_high"),
+    ] {
+        let case = case(file, name);
+        let (mut words, mut sites) = ([0; 128], [Site::EMPTY; 8]);
+        let mut patches = PatchList::new(&mut sites, &mut []);
+        let scratch = patches.var().expect("a variable");
+        let mut q = Pm4Queue::new(amd::device(&case), &mut words, patches);
+        let known = amd::descriptor(&list(&case["inputs"]["ops"])[0]);
+        let moving = Descriptor {
+            scratch: scratch.into(),
+            ..known
+        };
+        launch(&case, &mut q, moving, 32, [[4, 1, 1], [64, 1, 1]], 0).expect("recorded");
+        let (len, mut patches) = q.finish();
+        let mut table = [0; 128];
+        let table = patches
+            .build(&[len as u64 * 4], &mut table)
+            .expect("a table");
+        let mut state = [0; 4];
+        let mut patcher = Patcher::new(table, &mut state).expect("room");
+        let mut device_words = vec![0; len.div_ceil(2)];
+        let mut regions = [Region::from_words(&mut device_words, 0)];
+        regions[0].write_words(0, &words[..len]).expect("inside");
+        patcher
+            .set(scratch, known.scratch.imm().expect("known"))
+            .expect("a variable");
+        assert_eq!(
+            patcher.apply(&mut regions),
+            Ok(amd::device(&case).xccs as usize)
+        );
+        let mut want = golden::words(&case["expected_words"]);
+        amd::correct_acquire_words(&mut want);
+        for (i, word) in want.iter().enumerate() {
+            assert_eq!(regions[0].load_u32(4 * i), Ok(*word), "{name}: word {i}");
+        }
+        // The registers count 256 bytes.
+        patcher.set(scratch, 0x1080).expect("a variable");
+        assert!(matches!(
+            patcher.apply(&mut regions),
+            Err(PatchError::Misfit { .. })
+        ));
+    }
+}
+
+#[test]
+fn launches_out_of_range_are_refused() {
+    let case = case("amd-gfx1100-pm4", "x1_exec_basic");
+    let descriptor = amd::descriptor(&list(&case["inputs"]["ops"])[0]);
+    let try_one = |bytes, sizes, local_memory| {
+        let mut words = [0; 64];
+        let mut q = Pm4Queue::new(amd::device(&case), &mut words, PatchList::none());
+        let result = launch(&case, &mut q, descriptor, bytes, sizes, local_memory);
+        let (len, _) = q.finish();
+        assert_eq!(len > 0, result.is_ok());
+        result.map(|()| words)
+    };
+    let one = [[4, 1, 1], [64, 1, 1]];
+    let plain = try_one(32, one, 0).expect("recorded");
+    // 1000 bytes are two granules of LDS, from bit 15 of RSRC2 on.
+    let more = try_one(32, one, 1000).expect("recorded");
+    let differ: Vec<_> = (0..64).filter(|&i| plain[i] != more[i]).collect();
+    assert_eq!(
+        (differ.len(), more[differ[0]]),
+        (1, plain[differ[0]] | 2 << 15)
+    );
+
+    let too_small = RecordError::KernargsTooSmall { need: 24, have: 16 };
+    assert_eq!(try_one(16, one, 0), Err(too_small));
+    let many = RecordError::Limit {
+        operand: Operand::Local(3),
+        value: 2048,
+        max: 1024,
+    };
+    assert_eq!(try_one(32, [[1; 3], [1024, 2, 1]], 0), Err(many));
+    let none = Misfit::TooSmall { value: 0, least: 1 };
+    let none = RecordError::Misfit {
+        operand: Operand::Groups(1),
+        misfit: none,
+    };
+    assert_eq!(try_one(32, [[1, 0, 1], [1; 3]], 0), Err(none));
+    let large = RecordError::Limit {
+        operand: Operand::LocalMemory,
+        value: 2048,
+        max: 511,
+    };
+    assert_eq!(try_one(32, one, 1 << 20), Err(large));
 }

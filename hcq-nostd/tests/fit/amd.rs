@@ -94,7 +94,7 @@ pub(crate) fn descriptor(op: &Json) -> Descriptor {
         group_bytes: number32(&p["group_segment_size"]),
         kernel_object: number(&p["aql_kernel_object"]),
         waves_per_sh: number32(&op["waves_per_sh"]),
-        scratch: number(&s["scratch_addr"]),
+        scratch: number(&s["scratch_addr"]).into(),
         scratch_bytes: number(&s["scratch_size"]),
         tmpring_size: number32(&s["tmpring_size"]),
     }
@@ -187,12 +187,16 @@ pub(crate) fn kernargs_space(case: &Json) -> Vec<Space> {
 
 /// The golden ACQUIRE_MEM has a high size word of 32 bits where the field has 8.
 pub(crate) fn correct_acquire(want: &mut Image) {
+    correct_acquire_words(&mut want.words);
+}
+
+pub(crate) fn correct_acquire_words(words: &mut [u32]) {
     const HEADERS: [u32; 2] = [0xc005_5800, 0xc006_5800];
     const SIZE_HI: usize = 3;
-    for at in 0..want.words.len() {
-        if HEADERS.contains(&want.words[at]) {
-            assert_eq!(want.words[at + SIZE_HI], u32::MAX, "a known fault");
-            want.words[at + SIZE_HI] = 0xff;
+    for at in 0..words.len() {
+        if HEADERS.contains(&words[at]) {
+            assert_eq!(words[at + SIZE_HI], u32::MAX, "a known fault");
+            words[at + SIZE_HI] = 0xff;
         }
     }
 }

@@ -1,10 +1,10 @@
 //! A program prepared for PM4, and its dispatch.
 
 use hcq_nostd::args::ArgLayout;
-use hcq_nostd::patch::{PatchList, Store};
+use hcq_nostd::patch::{Formula, PatchList, Store};
 use hcq_nostd::queue::{Launch, Program as _};
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
-use hcq_nostd::value::{Fit, Value};
+use hcq_nostd::value::{Fit, Value, Var};
 
 use super::chip::{ADDRESS_BITS, Device, pred_exec, type3};
 
@@ -42,7 +42,7 @@ const RSRC2_LDS_BITS: u32 = 9;
 const MAX_LOCAL: u64 = 1024;
 
 /// What a code object says about a kernel, and the device's scratch memory.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
     pub(crate) entry: u64,
     pub(crate) rsrc: [u32; 3],
@@ -52,9 +52,17 @@ pub(crate) struct Descriptor {
     pub(crate) group_bytes: u32,
     pub(crate) kernel_object: u64,
     pub(crate) waves_per_sh: u32,
-    pub(crate) scratch: u64,
+    /// The device's scratch memory, which may move before the launch.
+    pub(crate) scratch: Value,
     pub(crate) scratch_bytes: u64,
     pub(crate) tmpring_size: u32,
+}
+
+impl Descriptor {
+    /// One XCC's share of the scratch memory.
+    fn scratch_of(&self, xccs: u32, xcc: u32) -> Value {
+        self.scratch + self.scratch_bytes / u64::from(xccs) * u64::from(xcc)
+    }
 }
 
 const TEMPLATE_WORDS: usize = 128;
@@ -67,6 +75,10 @@ pub(crate) struct Program<'p> {
     template: [u32; TEMPLATE_WORDS],
     len: usize,
     rsrc2_at: usize,
+    /// Words of the first XCC's scratch base and from each to the next.
+    scratch_at: usize,
+    scratch_stride: usize,
+    xccs: u32,
     dispatch_ptr_at: Option<usize>,
     kernargs_at: usize,
     local_at: usize,
@@ -124,13 +136,19 @@ impl<'p> Program<'p> {
         let rsrc1 = t.set_sh_reg(COMPUTE_PGM_RSRC1, &descriptor.rsrc[..2]);
         t.set_sh_reg(device.chip.rsrc3, &descriptor.rsrc[2..]);
         t.set_sh_reg(COMPUTE_TMPRING_SIZE, &[descriptor.tmpring_size]);
+        let (mut scratch_at, mut scratch_stride) = (0, 0);
         for xcc in 0..device.xccs {
-            let base = descriptor.scratch
-                + descriptor.scratch_bytes / u64::from(device.xccs) * u64::from(xcc);
+            // A base that moves is filled in by each launch.
+            let base = descriptor.scratch_of(device.xccs, xcc).imm().unwrap_or(0);
             let predicate = (device.xccs > 1).then(|| t.words(&pred_exec(1 << xcc)));
-            t.set_sh_reg(COMPUTE_DISPATCH_SCRATCH_BASE_LO, &low_high(base >> 8));
+            let at = t.set_sh_reg(COMPUTE_DISPATCH_SCRATCH_BASE_LO, &low_high(base >> 8));
             if let Some(at) = predicate {
                 t.words[at + 1] |= (t.len - at - 2) as u32;
+            }
+            match xcc {
+                0 => scratch_at = at,
+                1 => scratch_stride = at - scratch_at,
+                _ => (),
             }
         }
         t.set_sh_reg(COMPUTE_RESTART_X, &[0; 3]);
@@ -148,6 +166,9 @@ impl<'p> Program<'p> {
             template: t.words,
             len: t.len,
             rsrc2_at: rsrc1 + 1,
+            scratch_at,
+            scratch_stride,
+            xccs: device.xccs,
             dispatch_ptr_at: descriptor.dispatch_ptr.then_some(user_data),
             kernargs_at: user_data + 2 * (pointers - 1),
             local_at: start + 3,
@@ -287,6 +308,18 @@ pub(crate) fn exec(
         32,
         Operand::Groups,
     )?;
+    if program.descriptor.scratch.imm().is_none() {
+        let base = Formula {
+            shr: 8,
+            fit: Fit::aligned(ADDRESS_BITS, 8),
+            ..Formula::whole(Var::new(0))
+        };
+        for xcc in 0..program.xccs {
+            let at = first + program.scratch_at + program.scratch_stride * xcc as usize;
+            let share = program.descriptor.scratch_of(program.xccs, xcc);
+            c.set_formula(at, share, &base).operand(Operand::Program)?;
+        }
+    }
     if launch.local_memory > 0 {
         let granules = (program
             .descriptor
