@@ -7,7 +7,7 @@ use crate::packet::{Exec, Packet};
 use crate::{PACKET_BYTES, PACKET_WORDS};
 use core::ffi::c_void;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use hcq_nostd::fault::FaultKind;
 use hcq_nostd::mem::SharedWords;
 use hcq_nostd::ring::{Ring, RingError};
