@@ -194,10 +194,11 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Nanoseconds of the clock that timestamps are in.
     fn now_ns(&self) -> u64;
-    /// Passes time, at most `limit`, unless one of the words has changed from what was seen. `round` counts from zero.
-    fn relax(&self, round: u32, words: &[(SharedWord<'_>, u64)], limit: Duration);
-    /// Passes time, at most `limit`, unless the queue's get has changed.
-    fn relax_room(&self, round: u32, queue: QueueId, get: u64, limit: Duration);
+    /// Passes time, at most `limit`, unless one of the words has changed from what was seen; whether one has. It spins
+    /// in round 0 and sleeps in later ones.
+    fn relax(&self, round: u32, words: &[(SharedWord<'_>, u64)], limit: Duration) -> bool;
+    /// The same for a queue's get.
+    fn relax_room(&self, round: u32, queue: QueueId, get: u64, limit: Duration) -> bool;
     /// The queue's get.
     fn consumed(&self, queue: QueueId) -> u64;
     /// The host has written to device memory that somebody may sleep on.

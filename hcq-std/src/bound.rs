@@ -181,14 +181,8 @@ impl Bound {
     /// [`Error::Patch`] if a variable has no value, or one that does not fit; [`Error::Fault`], [`Error::Timeout`].
     pub fn submit(&mut self) -> Result<Point, Error> {
         if self.must_wait()? {
-            let what = "a wait for a bound queue's last launch";
-            match self
-                .inner
-                .wait_point(self.last, self.inner.wait_timeout, what)
-            {
-                Ok(()) | Err(Error::Lost { .. }) => {}
-                Err(e) => return Err(e),
-            }
+            self.inner
+                .settle(self.last, "a wait for a bound queue's last launch")?;
         }
         self.launch()
     }

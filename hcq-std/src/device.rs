@@ -206,8 +206,17 @@ impl Inner {
                     waited,
                 });
             }
-            self.backend.relax(round, &seen, timeout - waited);
-            round = round.saturating_add(1);
+            // After a change the next is likely near: spin again before sleeping.
+            let changed = self.backend.relax(round, &seen, timeout - waited);
+            round = if changed { 0 } else { round.saturating_add(1) };
+        }
+    }
+
+    /// Waits until a point is complete, or was dropped by a recovery: nothing of it runs any more.
+    pub(crate) fn settle(&self, point: CorePoint, what: &'static str) -> Result<(), Error> {
+        match self.wait_point(point, self.wait_timeout, what) {
+            Err(Error::Lost { .. }) => Ok(()),
+            other => other,
         }
     }
 
@@ -217,11 +226,7 @@ impl Inner {
         // Other threads may submit between the wait and the lock; each turn waits for what they did.
         for _ in 0..1000 {
             let latest = CorePoint::from_raw(self.heap.progress().latest());
-            self.wait_point(
-                latest,
-                self.wait_timeout,
-                "a wait for the device to be idle",
-            )?;
+            self.settle(latest, "a wait for the device to be idle")?;
             let mut core = lock(&self.core);
             if self.look_locked(&mut core)? == core.timeline.latest() {
                 if let Some(run) = run.take() {
@@ -239,7 +244,7 @@ impl Inner {
 
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         let latest = CorePoint::from_raw(self.heap.progress().latest());
-        self.wait_point(latest, self.wait_timeout, "a wait for the device")?;
+        self.settle(latest, "a wait for the device")?;
         self.heap.reap();
         Ok(())
     }
@@ -278,13 +283,15 @@ impl Inner {
                     }
                     .into());
                 }
-                Full::Ring { get, .. } => self.backend.relax_room(round, work.queue, get, left),
+                Full::Ring { get, .. } => {
+                    let changed = self.backend.relax_room(round, work.queue, get, left);
+                    round = if changed { 0 } else { round.saturating_add(1) };
+                }
                 Full::Timeline { wait_for } => {
                     let what = "a wait for room in the timeline";
                     self.wait_point(wait_for, self.wait_timeout, what)?;
                 }
             }
-            round = round.saturating_add(1);
         }
     }
 
@@ -440,6 +447,7 @@ impl Inner {
         // Without a deadline of its own, a nap must be short against the time allowed.
         HostPolicy {
             inner: self,
+            round: 0,
             nap: (timeout / 4).max(Duration::from_micros(50)),
         }
     }
@@ -532,6 +540,8 @@ impl From<SubmitError> for Error {
 /// See [`Inner::policy`].
 pub(crate) struct HostPolicy<'a> {
     inner: &'a Inner,
+    /// Rounds since the last change.
+    round: u32,
     nap: Duration,
 }
 
@@ -540,8 +550,16 @@ impl Policy for HostPolicy<'_> {
         self.inner.backend.now_ns()
     }
 
-    fn relax(&mut self, round: u32, word: SharedWord<'_>, seen: u64) {
-        self.inner.backend.relax(round, &[(word, seen)], self.nap);
+    fn relax(&mut self, _: u32, word: SharedWord<'_>, seen: u64) {
+        let changed = self
+            .inner
+            .backend
+            .relax(self.round, &[(word, seen)], self.nap);
+        self.round = if changed {
+            0
+        } else {
+            self.round.saturating_add(1)
+        };
     }
 
     fn check(&mut self) -> Result<(), FaultRecord> {

@@ -69,6 +69,10 @@
 )]
 
 mod arg;
+/// What [`wake`] is built on.
+mod atomics {
+    pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
+}
 mod backend;
 mod bound;
 mod buffer;

@@ -16,11 +16,10 @@
 //! before S4, which then does not sleep, or wakes the sleeper in N5. If N2 does, S3 sees the condition.
 //! N4 makes the word even, so that of any number of notifiers one makes the system call for all who sleep by then.
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, Ordering, fence};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
+
+// The crate's root says whose atomics: this file is also part of a test that runs every interleaving.
+use super::atomics::{AtomicU32, Ordering, fence};
 
 /// How a thread sleeps on a word, and how it is woken.
 pub(crate) trait Futex {

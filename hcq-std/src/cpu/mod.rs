@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hcq_cpu::control::Control;
+use hcq_cpu::engine::EngineQueue;
 use hcq_cpu::program::Program;
 use hcq_cpu::queue::{Compute, Copy, CpuQueue};
 use hcq_cpu::share::Job;
@@ -139,18 +140,35 @@ impl Shared {
         Ok((Control::in_region(control)?, ring))
     }
 
+    /// How a host waits: it spins first, and sleeps in later rounds. A fault ends it. Whether there was a change.
+    fn relax(
+        &self,
+        round: u32,
+        event: &Event,
+        limit: Duration,
+        changed: impl Fn() -> bool,
+    ) -> bool {
+        let ready = || changed() || self.is_faulted();
+        if round == 0 {
+            self.spin_until(ready);
+        } else {
+            event.sleep(&self.futex(), limit.min(HOST_NAP), ready);
+        }
+        changed()
+    }
+
     /// Checks `ready` again and again for the time of a spin.
-    fn spin_until(&self, ready: impl Fn() -> bool) -> bool {
+    fn spin_until(&self, ready: impl Fn() -> bool) {
         let end = Instant::now() + self.spin;
         loop {
             for _ in 0..32 {
                 if ready() {
-                    return true;
+                    return;
                 }
                 std::hint::spin_loop();
             }
             if Instant::now() >= end {
-                return false;
+                return;
             }
         }
     }
@@ -242,6 +260,17 @@ impl Cpu {
     fn start(&self, afresh: bool) -> Result<(), Error> {
         let queues = self.counts.0 + self.counts.1;
         let jobs: Arc<[Job]> = (0..self.counts.0).map(|_| Job::new()).collect();
+        for index in (0..queues).filter(|_| afresh) {
+            // Here and not in the thread, which would drop what is submitted before it comes to that.
+            let queue = self
+                .shared
+                .queue(index)
+                .ok()
+                .and_then(|(control, ring)| EngineQueue::new(ring, control, 0).ok());
+            queue
+                .ok_or(Error::Internal("a ring does not fit its memory"))?
+                .reset();
+        }
         let mut threads = lock(&self.threads);
         for index in 0..queues + self.helpers {
             let queue = (index < queues).then_some(index);
@@ -250,7 +279,7 @@ impl Cpu {
                 Some(i) if i < self.counts.0 => format!("hcq-compute-{i}"),
                 Some(i) => format!("hcq-copy-{}", i - self.counts.0),
             };
-            let started = worker::Worker::new(&self.shared, &jobs, queue, afresh).and_then(|w| {
+            let started = worker::Worker::new(&self.shared, &jobs, queue).and_then(|w| {
                 std::thread::Builder::new()
                     .name(name)
                     .spawn(move || w.run())
@@ -500,28 +529,19 @@ impl Backend for Cpu {
         self.shared.system.now_ns()
     }
 
-    fn relax(&self, round: u32, words: &[(SharedWord<'_>, u64)], limit: Duration) {
-        let changed =
-            || words.iter().any(|(word, seen)| word.load() != *seen) || self.shared.is_faulted();
-        if round == 0 && self.shared.spin_until(changed) {
-            return;
-        }
+    fn relax(&self, round: u32, words: &[(SharedWord<'_>, u64)], limit: Duration) -> bool {
+        let changed = || words.iter().any(|(word, seen)| word.load() != *seen);
         let address = words
             .first()
             .map_or(0, |(word, _)| word.as_ptr().as_ptr().addr() as u64);
         self.shared
-            .event(address)
-            .sleep(&self.shared.futex(), limit.min(HOST_NAP), changed);
+            .relax(round, self.shared.event(address), limit, changed)
     }
 
-    fn relax_room(&self, round: u32, queue: QueueId, get: u64, limit: Duration) {
-        let changed = || self.consumed(queue) != get || self.shared.is_faulted();
-        if round == 0 && self.shared.spin_until(changed) {
-            return;
-        }
-        self.shared
-            .room
-            .sleep(&self.shared.futex(), limit.min(HOST_NAP), changed);
+    fn relax_room(&self, round: u32, queue: QueueId, get: u64, limit: Duration) -> bool {
+        self.shared.relax(round, &self.shared.room, limit, || {
+            self.consumed(queue) != get
+        })
     }
 
     fn consumed(&self, queue: QueueId) -> u64 {

@@ -33,7 +33,6 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     jobs: Arc<[Job]>,
     queue: Option<usize>,
-    afresh: bool,
     local: Memory,
 }
 
@@ -81,7 +80,6 @@ impl Worker {
         shared: &Arc<Shared>,
         jobs: &Arc<[Job]>,
         queue: Option<usize>,
-        afresh: bool,
     ) -> Result<Self, Error> {
         let local = shared.space.allocate(shared.local_memory.max(1))?;
         // Kernels get its address; packets do not name it.
@@ -90,7 +88,6 @@ impl Worker {
             shared: Arc::clone(shared),
             jobs: Arc::clone(jobs),
             queue,
-            afresh,
             local,
         })
     }
@@ -103,13 +100,10 @@ impl Worker {
             let queue = shared.queue(index).ok().and_then(|(control, ring)| {
                 EngineQueue::new(ring, control, u16::try_from(index).unwrap_or(u16::MAX)).ok()
             });
-            let Some(mut queue) = queue else {
+            let Some(queue) = queue else {
                 shared.fail(FaultRecord::new(FaultKind::Hardware, 0, 0));
                 return;
             };
-            if self.afresh {
-                queue.reset();
-            }
             queues.push(queue);
         }
         // SAFETY: allocated for this worker, which outlives the engine; nobody else knows the address (M1, M2).
