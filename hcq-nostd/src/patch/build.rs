@@ -46,6 +46,13 @@ pub enum BuildError {
         /// The variable.
         var: Var,
     },
+    /// A product of two known numbers leaves 64 bits.
+    Product {
+        /// One.
+        a: u64,
+        /// The other.
+        b: u64,
+    },
     /// Two sites store to the same byte.
     Overlap {
         /// Region number.
@@ -77,6 +84,7 @@ impl core::fmt::Display for BuildError {
                 f,
                 "the site at {region}:{offset:#x} is outside or misaligned"
             ),
+            Self::Product { a, b } => write!(f, "{a} times {b} does not fit 64 bits"),
             Self::NoSuchVariable { var } => {
                 write!(
                     f,
@@ -253,14 +261,16 @@ impl<'m> PatchList<'m> {
         Ok(out)
     }
 
-    /// `a * b` as a value: an immediate, an adjusted variable, or a derived one, whichever is the least. Two immediates
-    /// whose product leaves 64 bits give the largest number, which no field takes.
+    /// `a * b` as a value: an immediate, an adjusted variable, or a derived one, whichever is the least.
     ///
     /// # Errors
-    /// [`BuildError::TooMany`]; [`BuildError::Malformed`] for variables that this list does not have.
+    /// [`BuildError::Product`] if two immediates leave 64 bits; a variable is checked at launch. [`BuildError::TooMany`];
+    /// [`BuildError::Malformed`] for variables that this list does not have.
     pub fn product(&mut self, a: Value, b: Value) -> Result<Value, BuildError> {
         Ok(match (a, b) {
-            (Value::Imm(a), Value::Imm(b)) => Value::Imm(a.saturating_mul(b)),
+            (Value::Imm(a), Value::Imm(b)) => {
+                Value::Imm(a.checked_mul(b).ok_or(BuildError::Product { a, b })?)
+            }
             (Value::Imm(n), v) | (v, Value::Imm(n)) => v * n,
             (Value::Var(a), Value::Var(b)) => self.derive(Derived::product(a, b))?.into(),
         })

@@ -62,7 +62,7 @@ impl Part {
         match self {
             Self::Field(field) => field.place(value),
             Self::Cut { from, bits, shl } => {
-                let cut = Field::new(shl, bits);
+                let cut = Field::new(shl, bits).within(64);
                 match value.checked_shr(from as u32) {
                     Some(v) => cut.place(v & cut.mask()),
                     None => Ok(0),

@@ -2,6 +2,7 @@ mod build;
 mod fresh;
 mod parse;
 mod patcher;
+mod sums;
 
 use super::*;
 use crate::value::{Affine, Field, Fit, Misfit, Value, Var};
