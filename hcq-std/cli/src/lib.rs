@@ -29,7 +29,7 @@ pub mod job;
 pub mod launch;
 pub mod plan;
 pub mod run;
-//pub mod selftest;
+pub mod selftest;
 pub mod show;
 
 /// The whole command, from the process's arguments to its exit code.
@@ -49,7 +49,7 @@ pub fn main() -> ExitCode {
             })?;
             Ok(report.exit())
         }
-        Command::Selftest(_) => Ok(Exit::Ok),
+        Command::Selftest(args) => selftest::selftest(args, &interrupt),
         Command::Devices(args) => devices::devices(args),
     });
     match result {

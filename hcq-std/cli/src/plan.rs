@@ -228,10 +228,19 @@ pub fn plan(
             depends_on,
         });
     }
-    Ok(Plan {
-        queues: lanes.into_iter().map(|l| l.id).collect(),
-        tasks: placed,
-    })
+    Ok(sorted(lanes.into_iter().map(|l| l.id).collect(), placed))
+}
+
+/// The plan with its queues in order of kind and number, whichever was used first.
+fn sorted(used: Vec<QueueId>, mut tasks: Vec<Placed>) -> Plan {
+    let mut queues = used.clone();
+    queues.sort_unstable();
+    let place = |id: &QueueId| queues.iter().position(|q| q == id).unwrap_or(0);
+    let moved: Vec<usize> = used.iter().map(place).collect();
+    for task in &mut tasks {
+        task.queue = moved.get(task.queue).copied().unwrap_or(task.queue);
+    }
+    Plan { queues, tasks }
 }
 
 /// A queue while it is being filled.

@@ -54,7 +54,7 @@ pub fn selftest(args: &SelftestArgs, interrupt: &Interrupt) -> Result<Exit> {
         match receiver.recv_timeout(Duration::from_millis(50)) {
             Ok(outcome) => {
                 if !args.json {
-                    say(&plain(&format!("{outcome}\n")))?;
+                    say(&one_line(&outcome))?;
                 }
                 outcomes.push(outcome);
             }
@@ -71,6 +71,17 @@ pub fn selftest(args: &SelftestArgs, interrupt: &Interrupt) -> Result<Exit> {
         format!("{summary}\n")
     })?;
     Ok(exit(summary))
+}
+
+/// The outcome on one line, so that reports compare line by line.
+fn one_line(outcome: &Outcome) -> String {
+    let text = plain(&outcome.to_string());
+    let parts: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect();
+    parts.join(": ") + "\n"
 }
 
 fn exit(summary: Summary) -> Exit {

@@ -128,6 +128,7 @@ fn open(svg: &mut String, height: f64) {
     svg.push_str(concat!(
         "<style>text{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:12px;fill:#1b1f24}",
         ".title{font-size:17px;font-weight:bold}.sub,.tick,.small{font-size:11px;fill:#4b535d}",
+        ".mark{font-size:11px;fill:#1b1f24;stroke:#ffffff;stroke-width:3px;paint-order:stroke}",
         ".lane{font-size:13px}.name{font-weight:bold}.head{font-weight:bold;fill:#4b535d}</style>\n",
         "<defs><pattern id=\"copy\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" ",
         "patternTransform=\"rotate(45)\"><rect width=\"7\" height=\"7\" fill=\"#d5d9de\"/>",
@@ -304,7 +305,7 @@ fn draw_bars(
             let wide = text_width(number.len(), 11.0);
             let at = (x + width / 2.0 - wide / 2.0).max(scale.left);
             if at > *used + 3.0 {
-                text(svg, at, y - 4.0, "small", &number);
+                text(svg, at, y - 4.0, "mark", &number);
                 *used = at + wide;
             }
         }

@@ -4,6 +4,7 @@
     dead_code,
     unreachable_pub,
     unused_imports,
+    unused_macros,
     reason = "shared by several test programs, each using a part"
 )]
 

@@ -77,6 +77,7 @@ fn texts(svg: &str) -> Vec<(f64, f64, f64, String)> {
                 ("sub", 11.0),
                 ("tick", 11.0),
                 ("small", 11.0),
+                ("mark", 11.0),
                 ("lane", 13.0),
             ]
             .into_iter()
