@@ -117,24 +117,18 @@ fn every_kind_of_fault() -> Result {
         let mut compute = device.compute_queue(0)?.record();
         let kernel = add_kernel(&device);
         let grid = Grid::new(1, 1).local_memory(u32::try_from(local)?);
+        let (at, one) = (data.address(), [Arg::buffer(&data), 1u32.into()]);
+        // SAFETY: one group, many elements.
+        let mut exec = |grid| unsafe { compute.exec(&kernel, &one, grid)?.submit() };
+        // SAFETY: addresses that are nobody's, or of `data`, which nobody else uses.
+        let mut raw =
+            |to: u64, from: u64, bytes: u64| unsafe { copy.copy_raw(to, from, bytes)?.submit() };
         let point = match what {
-            // SAFETY: addresses that are nobody's, or of `data`, which nobody else uses.
-            "read" => unsafe { copy.copy_raw(data.address(), NOWHERE, 4u64) }?.submit()?,
-            // SAFETY: as above.
-            "past the end" => {
-                unsafe { copy.copy_raw(data.address() + 2052, data.address(), 2048u64) }?
-                    .submit()?
-            }
+            "read" => raw(at, NOWHERE, 4)?,
+            "past the end" => raw(at + 2052, at, 2048)?,
             "freed" => copy.write32(freed, 1u32)?.submit()?,
-            // SAFETY: as above.
-            "overlap" => {
-                unsafe { copy.copy_raw(data.address(), data.address() + 4, 64u64) }?.submit()?
-            }
-            // SAFETY: one group, many elements.
-            "local memory" => {
-                unsafe { compute.exec(&kernel, &[Arg::buffer(&data), 1u32.into()], grid) }?
-                    .submit()?
-            }
+            "overlap" => raw(at, at + 4, 64)?,
+            "local memory" => exec(grid)?,
             _ => copy.wait_at(NOWHERE + 16, 0u64)?.submit()?,
         };
         let e = point.wait().expect_err(what);

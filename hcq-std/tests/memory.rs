@@ -109,8 +109,10 @@ fn caller_memory_is_a_buffer_until_it_is_dropped() -> Result {
     // SAFETY: refused.
     let again = unsafe { device.wrap(start, 10) };
     assert!(matches!(again, Err(Error::Address { .. })));
+    // SAFETY: inside `memory`.
+    let off = unsafe { start.byte_add(4) };
     // SAFETY: refused.
-    let crooked = unsafe { device.wrap(start.byte_add(4), 10) };
+    let crooked = unsafe { device.wrap(off, 10) };
     assert!(matches!(crooked, Err(Error::Address { .. })));
     // SAFETY: refused.
     let nothing = unsafe { device.wrap(start, 0) };

@@ -66,9 +66,15 @@ unsafe extern "C" fn saxpy(args: *const c_void, group: *const Group) {
     let first = group.group[0] * group.local[0];
     for i in first..args.n.min(first + group.local[0]) {
         // SAFETY: below `n`, the length of both.
-        let x = unsafe { *args.x.add(i as usize) };
+        let x = unsafe { args.x.add(i as usize) };
         // SAFETY: as above.
-        unsafe { *args.y.add(i as usize) += args.a * x };
+        let y = unsafe { args.y.add(i as usize) };
+        // SAFETY: inside the buffer; this group alone writes it, and nobody writes `x`.
+        let x = unsafe { *x };
+        // SAFETY: as above.
+        let sum = unsafe { *y } + args.a * x;
+        // SAFETY: as above.
+        unsafe { y.write(sum) };
     }
 }
 
@@ -87,15 +93,17 @@ unsafe extern "C" fn local(args: *const c_void, group: *const Group) {
     let out = unsafe { args.cast::<*mut u64>().read() };
     // SAFETY: the engine passes a group.
     let group = unsafe { &*group };
-    let memory = group.local_memory.cast::<u8>();
-    for i in 0..group.local_size as usize {
-        // SAFETY: local memory of this size is the group's own.
-        unsafe { memory.add(i).write(i as u8) };
+    let memory = std::ptr::slice_from_raw_parts_mut(
+        group.local_memory.cast::<u8>(),
+        group.local_size as usize,
+    );
+    // SAFETY: local memory of this size is the group's own.
+    if let Some(bytes) = unsafe { memory.as_mut() } {
+        bytes.fill(0xff);
     }
+    let seen = [group.local_memory.addr() as u64, group.local_size.into()];
     // SAFETY: the test gives two elements.
-    unsafe { out.write(memory.addr() as u64) };
-    // SAFETY: as above.
-    unsafe { out.add(1).write(group.local_size.into()) };
+    unsafe { out.cast::<[u64; 2]>().write(seen) };
 }
 
 pub fn add_kernel(device: &Device) -> Kernel {
