@@ -52,8 +52,12 @@ use std::sync::LazyLock;
 
 /// The whole list, in the order in which it runs.
 pub fn behaviours() -> &'static [Behaviour] {
-    static ALL: LazyLock<Vec<Behaviour>> =
-        LazyLock::new(|| behaviours::THEMES.iter().flat_map(|list| list.iter().copied()).collect());
+    static ALL: LazyLock<Vec<Behaviour>> = LazyLock::new(|| {
+        behaviours::THEMES
+            .iter()
+            .flat_map(|list| list.iter().copied())
+            .collect()
+    });
     &ALL
 }
 

@@ -26,29 +26,66 @@ pub struct Needs {
     pub(crate) compute: usize,
     pub(crate) copy: usize,
     pub(crate) kernels: &'static [Stock],
+    pub(crate) precise_faults: bool,
+    pub(crate) recovery: bool,
 }
 
 impl Needs {
     /// One compute queue.
-    pub const COMPUTE: Self = Self { compute: 1, copy: 0, kernels: &[] };
+    pub const COMPUTE: Self = Self {
+        compute: 1,
+        copy: 0,
+        kernels: &[],
+        precise_faults: false,
+        recovery: false,
+    };
     /// One copy queue.
-    pub const COPY: Self = Self { compute: 0, copy: 1, kernels: &[] };
+    pub const COPY: Self = Self {
+        compute: 0,
+        copy: 1,
+        ..Self::COMPUTE
+    };
     /// One queue of each kind.
-    pub const BOTH: Self = Self { compute: 1, copy: 1, kernels: &[] };
+    pub const BOTH: Self = Self {
+        copy: 1,
+        ..Self::COMPUTE
+    };
 
     /// At least this many compute queues.
     pub const fn compute(self, queues: usize) -> Self {
-        Self { compute: queues, ..self }
+        Self {
+            compute: queues,
+            ..self
+        }
     }
 
     /// At least this many copy queues.
     pub const fn copy(self, queues: usize) -> Self {
-        Self { copy: queues, ..self }
+        Self {
+            copy: queues,
+            ..self
+        }
     }
 
     /// These kernels.
     pub const fn kernels(self, kernels: &'static [Stock]) -> Self {
         Self { kernels, ..self }
+    }
+
+    /// A command at fault stops its queue before the next one runs.
+    pub const fn precise_faults(self) -> Self {
+        Self {
+            precise_faults: true,
+            ..self
+        }
+    }
+
+    /// The device can recover from a fault.
+    pub const fn recovery(self) -> Self {
+        Self {
+            recovery: true,
+            ..self
+        }
     }
 }
 
@@ -64,13 +101,21 @@ impl Failure {
     /// The device did something wrong.
     #[track_caller]
     pub fn new(why: impl Into<String>) -> Self {
-        Self { missing: false, why: why.into(), at: Location::caller() }
+        Self {
+            missing: false,
+            why: why.into(),
+            at: Location::caller(),
+        }
     }
 
     /// The behaviour cannot be tried here, for want of this. It counts as skipped.
     #[track_caller]
     pub fn missing(what: impl Into<String>) -> Self {
-        Self { missing: true, why: what.into(), at: Location::caller() }
+        Self {
+            missing: true,
+            why: what.into(),
+            at: Location::caller(),
+        }
     }
 }
 
@@ -78,7 +123,12 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.why)?;
         if !self.missing {
-            let file = self.at.file().rsplit(['/', '\\']).next().unwrap_or_default();
+            let file = self
+                .at
+                .file()
+                .rsplit(['/', '\\'])
+                .next()
+                .unwrap_or_default();
             write!(f, " ({file}:{})", self.at.line())?;
         }
         Ok(())
@@ -129,10 +179,16 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, what, ms) = (self.behaviour.name, self.behaviour.what, self.duration.as_millis());
+        let (name, what, ms) = (
+            self.behaviour.name,
+            self.behaviour.what,
+            self.duration.as_millis(),
+        );
         match &self.verdict {
             Verdict::Passed => write!(f, "ok       {name}: {what} ({ms} ms)"),
-            Verdict::Failed { why } => write!(f, "FAILED   {name}: {what}\n         {why} ({ms} ms)"),
+            Verdict::Failed { why } => {
+                write!(f, "FAILED   {name}: {what}\n         {why} ({ms} ms)")
+            }
             Verdict::Skipped { missing } => write!(f, "skipped  {name}: {missing}"),
         }
     }
@@ -166,6 +222,10 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
     }
 }

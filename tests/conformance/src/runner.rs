@@ -26,7 +26,13 @@ pub struct Runner<'a> {
 impl<'a> Runner<'a> {
     /// All behaviours, on devices of this name.
     pub fn new(device: &'a str) -> Self {
-        Self { device, filter: None, list: behaviours(), options: None, limit: LIMIT }
+        Self {
+            device,
+            filter: None,
+            list: behaviours(),
+            options: None,
+            limit: LIMIT,
+        }
     }
 
     /// Only those whose name contains this.
@@ -41,7 +47,10 @@ impl<'a> Runner<'a> {
 
     /// What devices are opened with where a behaviour does not care.
     pub fn options(self, options: Options) -> Self {
-        Self { options: Some(options), ..self }
+        Self {
+            options: Some(options),
+            ..self
+        }
     }
 
     /// Another limit than [`LIMIT`].
@@ -52,7 +61,9 @@ impl<'a> Runner<'a> {
     /// The behaviours that a run takes.
     pub fn selected(&self) -> impl Iterator<Item = &'a Behaviour> + use<'a> {
         let filter = self.filter;
-        self.list.iter().filter(move |b| filter.is_none_or(|f| b.name.contains(f)))
+        self.list
+            .iter()
+            .filter(move |b| filter.is_none_or(|f| b.name.contains(f)))
     }
 
     /// Runs them. Each one's outcome is reported as it ends.
@@ -64,7 +75,11 @@ impl<'a> Runner<'a> {
         for &behaviour in self.selected() {
             let start = Instant::now();
             let verdict = self.one(behaviour);
-            let outcome = Outcome { behaviour, verdict, duration: start.elapsed() };
+            let outcome = Outcome {
+                behaviour,
+                verdict,
+                duration: start.elapsed(),
+            };
             summary.count(&outcome.verdict);
             report(&outcome);
         }
@@ -79,9 +94,16 @@ impl<'a> Runner<'a> {
             // Nobody listens any more if the limit has passed.
             let _ = sender.send(result.map_err(said));
         };
-        let thread = match thread::Builder::new().name(behaviour.name.to_owned()).spawn(body) {
+        let thread = match thread::Builder::new()
+            .name(behaviour.name.to_owned())
+            .spawn(body)
+        {
             Ok(thread) => thread,
-            Err(e) => return Verdict::Failed { why: format!("no thread for the behaviour: {e}") },
+            Err(e) => {
+                return Verdict::Failed {
+                    why: format!("no thread for the behaviour: {e}"),
+                };
+            }
         };
         let result = match receiver.recv_timeout(self.limit) {
             Ok(result) => result,
@@ -94,9 +116,13 @@ impl<'a> Runner<'a> {
         let _ = thread.join();
         match result {
             Ok(Ok(())) => Verdict::Passed,
-            Ok(Err(f)) if f.missing => Verdict::Skipped { missing: f.to_string() },
+            Ok(Err(f)) if f.missing => Verdict::Skipped {
+                missing: f.to_string(),
+            },
             Ok(Err(f)) => Verdict::Failed { why: f.to_string() },
-            Err(panic) => Verdict::Failed { why: format!("panicked: {panic}") },
+            Err(panic) => Verdict::Failed {
+                why: format!("panicked: {panic}"),
+            },
         }
     }
 }
@@ -113,5 +139,8 @@ fn said(panic: Box<dyn Any + Send>) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         return (*text).to_owned();
     }
-    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "without a text".to_owned())
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .unwrap_or_else(|| "without a text".to_owned())
 }

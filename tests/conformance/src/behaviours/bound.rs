@@ -66,12 +66,18 @@ fn resubmit(cx: &mut Context) -> Result<(), Failure> {
     unsafe { commands.exec(&kernel, &step(&data, 3, 7, N), Grid::new(3, 32)) }?;
     commands.signal(&done, 1u64)?;
     let mut bound = commands.bind()?;
-    each("before the first submission", &data.to_vec()?, |i| wanted[i])?;
+    each("before the first submission", &data.to_vec()?, |i| {
+        wanted[i]
+    })?;
     for round in 1..=100 {
         done.set(0)?;
         bound.submit()?.wait()?;
-        wanted.iter_mut().for_each(|w| *w = w.wrapping_mul(3).wrapping_add(7));
-        each(&format!("after submission {round}"), &data.to_vec()?, |i| wanted[i])?;
+        wanted
+            .iter_mut()
+            .for_each(|w| *w = w.wrapping_mul(3).wrapping_add(7));
+        each(&format!("after submission {round}"), &data.to_vec()?, |i| {
+            wanted[i]
+        })?;
         same("its signal", done.value(), 1)?;
     }
     Ok(())
@@ -84,7 +90,12 @@ fn back_to_back(cx: &mut Context) -> Result<(), Failure> {
     let mut wanted = words(2, N as usize);
     let mut commands = device.compute_queue(0)?.record();
     let (factor, add) = (commands.var()?, commands.var()?);
-    let args = [Arg::from(&data), Arg::var(factor, 4), Arg::var(add, 4), Arg::from(N)];
+    let args = [
+        Arg::from(&data),
+        Arg::var(factor, 4),
+        Arg::var(add, 4),
+        Arg::from(N),
+    ];
     // SAFETY: `data` has `N` words.
     unsafe { commands.exec(&kernel, &args, Grid::new(3, 32)) }?;
     let mut bound = commands.bind()?;
@@ -102,37 +113,41 @@ fn back_to_back(cx: &mut Context) -> Result<(), Failure> {
             bound.set(add, 0)?;
         }
         bound.submit()?;
-        wanted.iter_mut().for_each(|w| *w = w.wrapping_mul(now_f).wrapping_add(now_a));
+        wanted
+            .iter_mut()
+            .for_each(|w| *w = w.wrapping_mul(now_f).wrapping_add(now_a));
     }
     device.synchronize()?;
     each("after 300 submissions", &data.to_vec()?, |i| wanted[i])
 }
 
 fn set_in_flight(cx: &mut Context) -> Result<(), Failure> {
-    // Where setting waits for the launch in flight, it gives up soon.
-    let device = cx.open(|o| o.wait_timeout_ms(50))?;
+    let device = cx.device();
     let gate = device.signal()?;
     let out = device.alloc_from(&[7u32, 8, 9])?;
     let mut commands = device.compute_queue(0)?.record();
     let var = commands.var()?;
-    commands.wait(&gate, 1u64)?.write32(out.address() + 4, var)?;
+    commands
+        .wait(&gate, 1u64)?
+        .write32(out.address() + 4, var)?;
     let mut bound = commands.bind()?;
     bound.set(var, 100)?;
     let point = bound.submit()?;
-    // Either it is refused now, or it holds for the next submission.
-    let set = bound.set(var, 200);
-    ensure!(!point.is_done()?, "the launch went on while its gate was closed");
+    bound.set(var, 200)?;
+    refused(
+        "launching with a new value while the last launch is held",
+        bound.try_submit(),
+        |e| matches!(e, Error::WouldBlock { .. }),
+    )?;
+    ensure!(
+        !point.is_done()?,
+        "the launch went on while its gate was closed"
+    );
     gate.set(1)?;
     point.wait()?;
     same("the launch in flight", out.to_vec()?, vec![7, 100, 9])?;
-    match set {
-        Ok(()) => {}
-        Err(Error::WouldBlock { .. } | Error::Timeout { .. }) => bound.set(var, 200)?,
-        Err(e) => return Err(e.into()),
-    }
-    bound.submit()?.wait()?;
-    same("the next launch", out.to_vec()?, vec![7, 200, 9])?;
-    Ok(device.close()?)
+    bound.try_submit()?.wait()?;
+    same("the next launch", out.to_vec()?, vec![7, 200, 9])
 }
 
 fn equals_recording(cx: &mut Context) -> Result<(), Failure> {
@@ -140,14 +155,22 @@ fn equals_recording(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.device();
     let kernel = cx.kernel(device, Stock::Step)?;
     let queue = device.compute_queue(0)?;
-    let (patched, fresh) = (device.alloc_from(&words(4, 1024))?, device.alloc_from(&words(4, 1024))?);
+    let (patched, fresh) = (
+        device.alloc_from(&words(4, 1024))?,
+        device.alloc_from(&words(4, 1024))?,
+    );
     let done = device.signal()?;
     let mut commands = queue.record();
     let mut sets = Vec::new();
     for part in 0..PARTS as u64 {
         let (at, value, n) = (commands.var()?, commands.var()?, commands.var()?);
         commands.write32(Value::from(at) + 4 * part, Value::from(value) + part)?;
-        let args = [Arg::address(at), Arg::from(5u32), Arg::var(value, 4), Arg::var(n, 4)];
+        let args = [
+            Arg::address(at),
+            Arg::from(5u32),
+            Arg::var(value, 4),
+            Arg::var(n, 4),
+        ];
         let grid = Grid::new((n, 1u32, 1u32), 2);
         // SAFETY: at most 32 words at an address that leaves as many to the end of the buffer.
         unsafe { commands.exec(&kernel, &args, grid) }?;
@@ -165,7 +188,12 @@ fn equals_recording(cx: &mut Context) -> Result<(), Failure> {
             bound.set(value, v.into())?;
             bound.set(n, count.into())?;
             commands.write32(fresh.address() + offset + 4 * part, u64::from(v) + part)?;
-            let args = [Arg::address(fresh.address() + offset), Arg::from(5u32), Arg::from(v), Arg::from(count)];
+            let args = [
+                Arg::address(fresh.address() + offset),
+                Arg::from(5u32),
+                Arg::from(v),
+                Arg::from(count),
+            ];
             // SAFETY: as above.
             unsafe { commands.exec(&kernel, &args, Grid::new(count, 2)) }?;
             commands.signal(&done, u64::from(v) * 3)?;
@@ -187,20 +215,42 @@ fn variables(cx: &mut Context) -> Result<(), Failure> {
     let mut commands = queue.record();
     let (a, b) = (commands.var()?, commands.var()?);
     let foreign = Var::new(77);
-    refused("a variable that nobody declared", commands.write32(out.address(), foreign).map(drop), |e| {
-        matches!(e, Error::UnknownVariable { index: 77, count: 2 } | Error::Record { .. })
-    })?;
-    commands.write32(out.address(), a)?.write32(out.address() + 8, b)?;
-    refused("submitting places without a value", commands.submit(), |e| matches!(e, Error::Unbound { .. }))?;
+    refused(
+        "a variable that nobody declared",
+        commands.write32(out.address(), foreign).map(drop),
+        |e| {
+            matches!(
+                e,
+                Error::UnknownVariable {
+                    index: 77,
+                    count: 2
+                } | Error::Record { .. }
+            )
+        },
+    )?;
+    commands
+        .write32(out.address(), a)?
+        .write32(out.address() + 8, b)?;
+    refused(
+        "submitting places without a value",
+        commands.submit(),
+        |e| matches!(e, Error::Unbound { .. }),
+    )?;
     let mut bound = commands.bind()?;
-    refused("launching with nothing set", bound.submit(), |e| matches!(e, Error::Patch(_)))?;
+    refused("launching with nothing set", bound.submit(), |e| {
+        matches!(e, Error::Patch(_))
+    })?;
     bound.set(a, 10)?;
-    refused("launching with one of two set", bound.submit(), |e| matches!(e, Error::Patch(_)))?;
+    refused("launching with one of two set", bound.submit(), |e| {
+        matches!(e, Error::Patch(_))
+    })?;
     refused("setting what does not exist", bound.set(foreign, 1), |e| {
         matches!(e, Error::UnknownVariable { .. } | Error::Patch(_))
     })?;
     bound.set(b, 1 << 32)?;
-    refused("33 bits for 32", bound.submit(), |e| matches!(e, Error::Patch(_)))?;
+    refused("33 bits for 32", bound.submit(), |e| {
+        matches!(e, Error::Patch(_))
+    })?;
     device.synchronize()?;
     same("the memory so far", out.to_vec()?, vec![1, 2, 3])?;
     bound.set(b, 30)?;
@@ -232,7 +282,9 @@ fn beside_recordings(cx: &mut Context) -> Result<(), Failure> {
                 commands.submit()?
             }
         };
-        wanted.iter_mut().for_each(|w| *w = w.wrapping_mul(3).wrapping_add(which as u32 + 1));
+        wanted
+            .iter_mut()
+            .for_each(|w| *w = w.wrapping_mul(3).wrapping_add(which as u32 + 1));
     }
     device.synchronize()?;
     each("after 60 submissions", &data.to_vec()?, |i| wanted[i])
@@ -254,7 +306,9 @@ fn dropped_in_flight(cx: &mut Context) -> Result<(), Failure> {
     bound.submit()?;
     drop(bound);
     // Whatever would take the words' place.
-    let fillers = (0..32).map(|_| device.alloc_from(&[u32::MAX; 1024])).collect::<Result<Vec<_>, _>>()?;
+    let fillers = (0..32)
+        .map(|_| device.alloc_from(&[u32::MAX; 1024]))
+        .collect::<Result<Vec<_>, _>>()?;
     gate.set(1)?;
     done.wait(1)?;
     device.synchronize()?;

@@ -73,29 +73,53 @@ pub static LIST: &[Behaviour] = &[
 
 /// The arguments of [`Stock::Step`].
 pub(crate) fn step<'a>(data: &'a Buffer<u32>, factor: u32, add: u32, n: u32) -> [Arg<'a>; 4] {
-    [Arg::from(data), Arg::from(factor), Arg::from(add), Arg::from(n)]
+    [
+        Arg::from(data),
+        Arg::from(factor),
+        Arg::from(add),
+        Arg::from(n),
+    ]
 }
 
 fn once(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.device();
     let kernel = cx.kernel(device, Stock::Step)?;
     // Sizes around the groups' own: the last one partly beyond `n`, and a guard behind it.
-    for (n, local) in [(1u32, 1u32), (1, 64), (63, 32), (64, 32), (65, 32), (1000, 7), (4096, 256)] {
+    for (n, local) in [
+        (1u32, 1u32),
+        (1, 64),
+        (63, 32),
+        (64, 32),
+        (65, 32),
+        (1000, 7),
+        (4096, 256),
+    ] {
         let data = device.alloc_from(&words(n.into(), n as usize + 64))?;
         let mut commands = device.compute_queue(0)?.record();
         // SAFETY: `data` has `n` words and more.
-        unsafe { commands.exec(&kernel, &step(&data, 1, 1, n), Grid::new(n.div_ceil(local), local)) }?;
+        unsafe {
+            commands.exec(
+                &kernel,
+                &step(&data, 1, 1, n),
+                Grid::new(n.div_ceil(local), local),
+            )
+        }?;
         commands.submit()?.wait()?;
-        each(&format!("{n} items in groups of {local}"), &data.to_vec()?, |i| {
-            word(n.into(), i).wrapping_add(u32::from(i < n as usize))
-        })?;
+        each(
+            &format!("{n} items in groups of {local}"),
+            &data.to_vec()?,
+            |i| word(n.into(), i).wrapping_add(u32::from(i < n as usize)),
+        )?;
     }
     Ok(())
 }
 
 fn empty_kernel(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.device();
-    let (empty, stepping) = (cx.kernel(device, Stock::Empty)?, cx.kernel(device, Stock::Step)?);
+    let (empty, stepping) = (
+        cx.kernel(device, Stock::Empty)?,
+        cx.kernel(device, Stock::Step)?,
+    );
     let data = device.alloc_from(&[5u32])?;
     let mut commands = device.compute_queue(0)?.record();
     for _ in 0..1000 {
@@ -105,14 +129,24 @@ fn empty_kernel(cx: &mut Context) -> Result<(), Failure> {
     // SAFETY: `data` has one word.
     unsafe { commands.exec(&stepping, &step(&data, 3, 1, 1), Grid::new(1, 1)) }?;
     commands.submit()?.wait()?;
-    same("what the kernel behind them wrote", data.to_vec()?, vec![16])
+    same(
+        "what the kernel behind them wrote",
+        data.to_vec()?,
+        vec![16],
+    )
 }
 
 fn two_kernels(cx: &mut Context) -> Result<(), Failure> {
     const N: u32 = 1000;
     let device = cx.device();
-    let (stepping, adding) = (cx.kernel(device, Stock::Step)?, cx.kernel(device, Stock::Add)?);
-    let (a, b) = (device.alloc_from(&words(1, N as usize))?, device.alloc_from(&words(2, N as usize))?);
+    let (stepping, adding) = (
+        cx.kernel(device, Stock::Step)?,
+        cx.kernel(device, Stock::Add)?,
+    );
+    let (a, b) = (
+        device.alloc_from(&words(1, N as usize))?,
+        device.alloc_from(&words(2, N as usize))?,
+    );
     let mut commands = device.compute_queue(0)?.record();
     for _ in 0..100 {
         // SAFETY: `a` has `N` words.
@@ -147,8 +181,16 @@ fn in_order(cx: &mut Context) -> Result<(), Failure> {
             // Odd factors lose nothing, so any other order shows.
             let (factor, add) = (numbers.next() as u32 | 1, numbers.next() as u32);
             // SAFETY: `data` has `N` words.
-            unsafe { commands.exec(&kernel, &step(&data, factor, add, N), Grid::new(N.div_ceil(32), 32)) }?;
-            wanted.iter_mut().for_each(|w| *w = w.wrapping_mul(factor).wrapping_add(add));
+            unsafe {
+                commands.exec(
+                    &kernel,
+                    &step(&data, factor, add, N),
+                    Grid::new(N.div_ceil(32), 32),
+                )
+            }?;
+            wanted
+                .iter_mut()
+                .for_each(|w| *w = w.wrapping_mul(factor).wrapping_add(add));
         }
         commands.submit()?;
     }
@@ -178,15 +220,24 @@ const DIMS: usize = 4 * 27 * 27;
 const OLD: u32 = 0xaaaa_aaaa;
 
 fn dims_reset(out: &Buffer<u32>) -> Result<(), Failure> {
-    let blank: Vec<u32> = (0..DIMS + 16).map(|i| if i % 4 == 0 { 0 } else { OLD }).collect();
+    let blank: Vec<u32> = (0..DIMS + 16)
+        .map(|i| if i % 4 == 0 { 0 } else { OLD })
+        .collect();
     Ok(out.write(&blank)?)
 }
 
 fn dims_check(out: &Buffer<u32>, groups: [u32; 3], local: [u32; 3]) -> Result<(), Failure> {
     let wanted = dims_wanted(groups, local);
-    each(&format!("groups {groups:?} of items {local:?}"), &out.to_vec()?, |i| {
-        wanted.get(i).copied().unwrap_or(if i % 4 == 0 { 0 } else { OLD })
-    })
+    each(
+        &format!("groups {groups:?} of items {local:?}"),
+        &out.to_vec()?,
+        |i| {
+            wanted
+                .get(i)
+                .copied()
+                .unwrap_or(if i % 4 == 0 { 0 } else { OLD })
+        },
+    )
 }
 
 /// The shape with this number, 0 to 26: each dimension from 1 to 3.
@@ -219,12 +270,22 @@ fn patched_sizes(cx: &mut Context) -> Result<(), Failure> {
     let mut var = || commands.var();
     let (groups, local) = ([var()?, var()?, var()?], [var()?, var()?, var()?]);
     // SAFETY: `out` has words for the largest shape that is patched in below.
-    unsafe { commands.exec(&kernel, &[Arg::from(&out)], Grid::new(<(_, _, _)>::from(groups), <(_, _, _)>::from(local))) }?;
+    unsafe {
+        commands.exec(
+            &kernel,
+            &[Arg::from(&out)],
+            Grid::new(<(_, _, _)>::from(groups), <(_, _, _)>::from(local)),
+        )
+    }?;
     let mut bound = commands.bind()?;
     let mut numbers = Numbers::new(333);
     for n in 0..81 {
         // All shapes of groups three times, with items at random; and all shapes of items once.
-        let items = if n < 54 { numbers.below(27) as u32 } else { n - 54 };
+        let items = if n < 54 {
+            numbers.below(27) as u32
+        } else {
+            n - 54
+        };
         let (g, l) = (shape(n % 27), shape(items));
         dims_reset(&out)?;
         for (var, value) in groups.into_iter().zip(g).chain(local.into_iter().zip(l)) {
@@ -245,7 +306,9 @@ fn many_groups(cx: &mut Context) -> Result<(), Failure> {
     // SAFETY: `data` has `N` words.
     unsafe { commands.exec(&kernel, &step(&data, 1, 1, N), Grid::new(65_537, 3)) }?;
     commands.submit()?.wait()?;
-    each("65,537 groups of three", &data.to_vec()?, |i| word(9, i).wrapping_add(1))
+    each("65,537 groups of three", &data.to_vec()?, |i| {
+        word(9, i).wrapping_add(1)
+    })
 }
 
 fn uneven_groups(cx: &mut Context) -> Result<(), Failure> {
@@ -261,7 +324,9 @@ fn uneven_groups(cx: &mut Context) -> Result<(), Failure> {
         unsafe { commands.exec(&kernel, &args, Grid::new(GROUPS, 1)) }?;
     }
     commands.submit()?.wait()?;
-    each("the last launch's words", &out.to_vec()?, |i| spun(3, 3, i as u32))
+    each("the last launch's words", &out.to_vec()?, |i| {
+        spun(3, 3, i as u32)
+    })
 }
 
 fn local_memory(cx: &mut Context) -> Result<(), Failure> {
@@ -277,10 +342,18 @@ fn local_memory(cx: &mut Context) -> Result<(), Failure> {
         // SAFETY: `input` has `n` words for every group, `out` two.
         unsafe { commands.exec(&kernel, &args, Grid::new(GROUPS, 1).local_memory(4 * n)) }?;
         commands.submit()?.wait()?;
-        let sum = |g: usize| (0..n as usize).fold(0u32, |s, i| s.wrapping_add(word(n.into(), g * n as usize + i)));
-        each(&format!("sums over {n} words of local memory, and its alignment"), &out.to_vec()?, |i| {
-            if i % 2 == 0 { sum(i / 2) } else { 0 }
-        })?;
+        let sum = |g: usize| {
+            (0..n as usize).fold(0u32, |s, i| {
+                s.wrapping_add(word(n.into(), g * n as usize + i))
+            })
+        };
+        each(
+            &format!("sums over {n} words of local memory, and its alignment"),
+            &out.to_vec()?,
+            |i| {
+                if i % 2 == 0 { sum(i / 2) } else { 0 }
+            },
+        )?;
     }
     Ok(())
 }

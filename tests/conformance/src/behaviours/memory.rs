@@ -1,14 +1,17 @@
 //! Memory: buffers, words written and polled by queues, and what makes writes visible.
-#![allow(unsafe_code, reason = "launches kernels and lends memory to the device")]
+#![allow(
+    unsafe_code,
+    reason = "launches kernels and lends memory to the device"
+)]
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use hcq_std::{Arg, Error, Grid, Value};
+use hcq_std::{Arg, Error, Grid, Queue, Value};
 
-use crate::check::{bytes, each, ensure, refused, same, word, words};
+use crate::check::{byte, bytes, each, ensure, refused, same, word, words};
 use crate::kinds::Stock;
 use crate::{Behaviour, Context, Failure, Needs};
 
@@ -97,16 +100,24 @@ pub static LIST: &[Behaviour] = &[
 fn buffers(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.device();
     let lens = [1usize, 3, 64, 65, 4096, 100_000];
-    let made = lens.iter().map(|&len| device.alloc::<u8>(len)).collect::<Result<Vec<_>, _>>()?;
+    let made = lens
+        .iter()
+        .map(|&len| device.alloc::<u8>(len))
+        .collect::<Result<Vec<_>, _>>()?;
     for (i, b) in made.iter().enumerate() {
         each("a new buffer", &b.to_vec()?, |_| 0)?;
         same("its sizes", (b.len(), b.size_bytes()), (lens[i], lens[i]))?;
         b.write(&bytes(i as u64, lens[i]))?;
     }
     for (i, b) in made.iter().enumerate() {
-        each(&format!("buffer {i}"), &b.to_vec()?, |at| bytes_at(i, at))?;
+        each(&format!("buffer {i}"), &b.to_vec()?, |at| {
+            byte(i as u64, at)
+        })?;
         let end = b.address() + b.size_bytes() as u64;
-        let apart = made.iter().skip(i + 1).all(|o| o.address() >= end || o.address() + o.len() as u64 <= b.address());
+        let apart = made
+            .iter()
+            .skip(i + 1)
+            .all(|o| o.address() >= end || o.address() + o.len() as u64 <= b.address());
         ensure!(apart, "buffer {i} at {:#x} overlaps another", b.address());
     }
     let last = &made[5];
@@ -118,27 +129,46 @@ fn buffers(cx: &mut Context) -> Result<(), Failure> {
     each("the whole", &last.to_vec()?, |i| match i {
         1000..2000 => 7,
         2000..3000 => 8,
-        _ => bytes_at(5, i),
+        _ => byte(5, i),
     })?;
-    refused("11 elements into 10", last.view(0..10)?.write(&[0; 11]), |e| matches!(e, Error::Length { .. }))?;
-    refused("9 elements out of 10", last.view(0..10)?.read(&mut [0; 9]), |e| matches!(e, Error::Length { .. }))?;
+    refused(
+        "11 elements into 10",
+        last.view(0..10)?.write(&[0; 11]),
+        |e| matches!(e, Error::Length { .. }),
+    )?;
+    refused(
+        "9 elements out of 10",
+        last.view(0..10)?.read(&mut [0; 9]),
+        |e| matches!(e, Error::Length { .. }),
+    )?;
     let wide = device.alloc_from(&[1.5f64, -0.25])?;
     same("floats", wide.to_vec()?, vec![1.5, -0.25])
-}
-
-fn bytes_at(seed: usize, index: usize) -> u8 {
-    crate::check::byte(seed as u64, index)
 }
 
 fn impossible_sizes(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.device();
     let size = |e: &Error| matches!(e, Error::Size { .. } | Error::OutOfMemory { .. });
-    for len in [0, usize::MAX, usize::MAX / 8 + 2, usize::MAX / 16, usize::MAX / 32] {
-        let e = refused(&format!("{len} elements of 8 bytes"), device.alloc::<u64>(len).map(drop), size)?;
+    for len in [
+        0,
+        usize::MAX,
+        usize::MAX / 8 + 2,
+        usize::MAX / 16,
+        usize::MAX / 32,
+    ] {
+        let e = refused(
+            &format!("{len} elements of 8 bytes"),
+            device.alloc::<u64>(len).map(drop),
+            size,
+        )?;
         ensure!(e.to_string().contains("bytes"), "no size in `{e}`");
     }
     let small = device.alloc_from(&[11u32])?;
-    device.compute_queue(0)?.record().write32(small.address(), 12u32)?.submit()?.wait()?;
+    device
+        .compute_queue(0)?
+        .record()
+        .write32(small.address(), 12u32)?
+        .submit()?
+        .wait()?;
     same("the device afterwards", small.to_vec()?, vec![12])
 }
 
@@ -148,14 +178,21 @@ fn alloc_and_free(cx: &mut Context) -> Result<(), Failure> {
     let mut kept = Vec::new();
     for round in 0..10_000u32 {
         let buffer = device.alloc::<u32>(16 + round as usize % 300)?;
-        queue.record().write32(buffer.address() + 4 * 15, round + 1)?.submit()?;
+        queue
+            .record()
+            .write32(buffer.address() + 4 * 15, round + 1)?
+            .submit()?;
         if round % 100 == 7 {
             kept.push((buffer, round));
         }
     }
     device.synchronize()?;
     for (buffer, round) in &kept {
-        each(&format!("the buffer of round {round}"), &buffer.to_vec()?, |i| if i == 15 { round + 1 } else { 0 })?;
+        each(
+            &format!("the buffer of round {round}"),
+            &buffer.to_vec()?,
+            |i| if i == 15 { round + 1 } else { 0 },
+        )?;
     }
     Ok(())
 }
@@ -173,10 +210,18 @@ fn wrapped(cx: &mut Context) -> Result<(), Failure> {
     let out = device.alloc_from(&[0u32; 2])?;
     let queue = device.compute_queue(0)?;
     let mut commands = queue.record();
-    commands.write32(buffer.address() + 4 * 100, 77u32)?.write32(buffer.address() + 4 * 1023, 78u32)?;
-    commands.poll_bit(buffer.address() + 4 * 100, u32::MAX, 77u64)?.write32(out.address(), 1u32)?;
+    commands
+        .write32(buffer.address() + 4 * 100, 77u32)?
+        .write32(buffer.address() + 4 * 1023, 78u32)?;
+    commands
+        .poll_bit(buffer.address() + 4 * 100, u32::MAX, 77u64)?
+        .write32(out.address(), 1u32)?;
     commands.submit()?.wait()?;
-    same("a word polled in the caller's memory", out.to_vec()?, vec![1, 0])?;
+    same(
+        "a word polled in the caller's memory",
+        out.to_vec()?,
+        vec![1, 0],
+    )?;
     let wanted = |i: usize| match i {
         100 => 77,
         1023 => 78,
@@ -198,15 +243,25 @@ fn write_words_by_copy_queue(cx: &mut Context) -> Result<(), Failure> {
     write_on(cx, &queue)
 }
 
-fn write_on(cx: &Context, queue: &hcq_std::Queue) -> Result<(), Failure> {
+fn write_on(cx: &Context, queue: &Queue) -> Result<(), Failure> {
     let out = cx.device().alloc_from(&[0x5au8; 256])?;
     let mut wanted = [0x5au8; 256];
     let mut commands = queue.record();
-    for (at, value) in [(4u64, 0u32), (12, u32::MAX), (16, 0x0102_0304), (252, 0x8000_0001)] {
+    for (at, value) in [
+        (4u64, 0u32),
+        (12, u32::MAX),
+        (16, 0x0102_0304),
+        (252, 0x8000_0001),
+    ] {
         commands.write32(out.address() + at, value)?;
         wanted[at as usize..][..4].copy_from_slice(&value.to_le_bytes());
     }
-    for (at, value) in [(32u64, 0u64), (48, u64::MAX), (56, 0x0102_0304_0506_0708), (240, 1 << 63 | 1)] {
+    for (at, value) in [
+        (32u64, 0u64),
+        (48, u64::MAX),
+        (56, 0x0102_0304_0506_0708),
+        (240, 1 << 63 | 1),
+    ] {
         commands.write64(out.address() + at, value)?;
         wanted[at as usize..][..8].copy_from_slice(&value.to_le_bytes());
     }
@@ -223,12 +278,18 @@ fn write_patched(cx: &mut Context) -> Result<(), Failure> {
     let out = cx.device().alloc_from(&[0u64; 128])?;
     let mut commands = cx.device().compute_queue(0)?.record();
     let (at, value, wide) = (commands.var()?, commands.var()?, commands.var()?);
-    commands.write32(at, value)?.write64(Value::from(at) * 1 + 8, wide)?.write32(Value::from(at) + 20, value)?;
+    commands
+        .write32(at, value)?
+        .write64(Value::from(at) + 8, wide)?
+        .write32(Value::from(at) + 20, value)?;
     let mut bound = commands.bind()?;
     let mut wanted = vec![0u8; 1024];
     for round in 0..40u64 {
         let offset = 24 * round;
-        let (narrow, long) = (u64::from(word(1, round as usize)), u64::from(word(2, round as usize)) << 32 | round);
+        let (narrow, long) = (
+            u64::from(word(1, round as usize)),
+            u64::from(word(2, round as usize)) << 32 | round,
+        );
         bound.set(at, out.address() + offset)?;
         bound.set(value, narrow)?;
         bound.set(wide, long)?;
@@ -250,12 +311,32 @@ fn write_refused(cx: &mut Context) -> Result<(), Failure> {
     commands.write32(at, 5u32)?;
     let by = |e: &Error| matches!(e, Error::Record { .. });
     for off in 1..4 {
-        refused("a misaligned write of 4 bytes", commands.write32(at + off, 9u32).map(drop), by)?;
+        refused(
+            "a misaligned write of 4 bytes",
+            commands.write32(at + off, 9u32).map(drop),
+            by,
+        )?;
     }
-    refused("a misaligned write of 8 bytes", commands.write64(at + 4, 9u32).map(drop), by)?;
-    refused("33 bits into 32", commands.write32(at, 1u64 << 32).map(drop), by)?;
-    refused("a misaligned poll", commands.poll_bit(at + 2, 1, 1u64).map(drop), by)?;
-    refused("a poll that can never end", commands.poll_bit(at, 1, 2u64).map(drop), by)?;
+    refused(
+        "a misaligned write of 8 bytes",
+        commands.write64(at + 4, 9u32).map(drop),
+        by,
+    )?;
+    refused(
+        "33 bits into 32",
+        commands.write32(at, 1u64 << 32).map(drop),
+        by,
+    )?;
+    refused(
+        "a misaligned poll",
+        commands.poll_bit(at + 2, 1, 1u64).map(drop),
+        by,
+    )?;
+    refused(
+        "a poll that can never end",
+        commands.poll_bit(at, 1, 2u64).map(drop),
+        by,
+    )?;
     commands.write32(at + 16, 6u32)?.submit()?.wait()?;
     same("the memory", out.to_vec()?, vec![5, 1, 6, 1])
 }
@@ -267,8 +348,15 @@ fn poll_set_and_clear(cx: &mut Context) -> Result<(), Failure> {
     let (at, log) = (word.address(), device.alloc_from(&[0u32; 2])?);
     let (passed, go, wrote) = (device.signal()?, device.signal()?, device.signal()?);
     let mut commands = device.compute_queue(0)?.record();
-    commands.signal(&passed, 1u64)?.poll_bit(at, 1, 1u64)?.write32(log.address(), 1u32)?.signal(&passed, 2u64)?;
-    commands.poll_bit(at, 0x0100_0001, 0u64)?.write32(log.address() + 4, 1u32)?.signal(&passed, 3u64)?;
+    commands
+        .signal(&passed, 1u64)?
+        .poll_bit(at, 1, 1u64)?
+        .write32(log.address(), 1u32)?
+        .signal(&passed, 2u64)?;
+    commands
+        .poll_bit(at, 0x0100_0001, 0u64)?
+        .write32(log.address() + 4, 1u32)?
+        .signal(&passed, 3u64)?;
     let held = commands.submit()?;
     // What each step writes, and how far the polls get by it.
     let steps: [(&[u32], u64); 4] = [
@@ -287,13 +375,20 @@ fn poll_set_and_clear(cx: &mut Context) -> Result<(), Failure> {
     }
     writer.submit()?;
     for (step, (words, wanted)) in (1u64..).zip(steps) {
-        ensure!(!held.is_done()?, "the submission is complete before its last poll");
+        ensure!(
+            !held.is_done()?,
+            "the submission is complete before its last poll"
+        );
         go.set(step)?;
         wrote.wait(step)?;
         passed.wait(wanted)?;
         // Give it time to go on by mistake.
         thread::sleep(Duration::from_millis(3));
-        same(&format!("how far the polls are after {words:#x?}"), passed.value(), wanted)?;
+        same(
+            &format!("how far the polls are after {words:#x?}"),
+            passed.value(),
+            wanted,
+        )?;
     }
     device.synchronize()?;
     same("both went on", log.to_vec()?, vec![1, 1])
@@ -304,13 +399,21 @@ fn poll_host(cx: &mut Context) -> Result<(), Failure> {
     let (word, before, after) = (device.signal()?, device.signal()?, device.signal()?);
     word.set(0x10)?;
     let queue = device.compute_queue(0)?;
-    let point =
-        queue.record().signal(&before, 1u64)?.poll_bit(word.address(), 0xf, 5u64)?.signal(&after, 1u64)?.submit()?;
+    let point = queue
+        .record()
+        .signal(&before, 1u64)?
+        .poll_bit(word.address(), 0xf, 5u64)?
+        .signal(&after, 1u64)?
+        .submit()?;
     before.wait(1)?;
     for value in [0x11, 0x14, 0x07, 0xff] {
         word.set(value)?;
         thread::sleep(Duration::from_millis(2));
-        same(&format!("past a poll for 5 in the low bits of {value:#x}"), after.value(), 0)?;
+        same(
+            &format!("past a poll for 5 in the low bits of {value:#x}"),
+            after.value(),
+            0,
+        )?;
     }
     word.set(0xa5)?;
     after.wait(1)?;
@@ -328,7 +431,11 @@ fn barrier_host_writes(cx: &mut Context) -> Result<(), Failure> {
     let base = NonNull::from(mine).cast::<u32>();
     // SAFETY: `memory` outlives the buffer; all its accesses here are atomic, and ordered with the device's by signals.
     let input = unsafe { device.wrap(base, 1024) }?;
-    let (out, gate, done) = (device.alloc::<u32>(N as usize)?, device.signal()?, device.signal()?);
+    let (out, gate, done) = (
+        device.alloc::<u32>(N as usize)?,
+        device.signal()?,
+        device.signal()?,
+    );
     let mut commands = device.compute_queue(0)?.record();
     let round_var = commands.var()?;
     commands.wait(&gate, round_var)?.memory_barrier()?;
@@ -346,7 +453,11 @@ fn barrier_host_writes(cx: &mut Context) -> Result<(), Failure> {
         // Setting the signal publishes them.
         gate.set(round)?;
         done.wait(round)?;
-        each(&format!("round {round}: what the kernel saw"), &out.to_vec()?, |i| word(round, i))?;
+        each(
+            &format!("round {round}: what the kernel saw"),
+            &out.to_vec()?,
+            |i| word(round, i),
+        )?;
     }
     drop((bound, input));
     Ok(device.synchronize()?)
@@ -356,13 +467,20 @@ fn barrier_copies(cx: &mut Context) -> Result<(), Failure> {
     const N: u32 = 2000;
     let device = cx.device();
     let kernel = cx.kernel(device, Stock::Step)?;
-    let (a, b) = (device.alloc_from(&words(1, N as usize))?, device.alloc_from(&words(2, N as usize))?);
+    let (a, b) = (
+        device.alloc_from(&words(1, N as usize))?,
+        device.alloc_from(&words(2, N as usize))?,
+    );
     let (copied, stepped) = (device.signal()?, device.signal()?);
     let (compute, copy) = (device.compute_queue(0)?, device.copy_queue(0)?);
     // Both queues are given all their rounds at once, so that signals alone order them.
     let (mut steps, mut copies) = (compute.record(), copy.record());
     for round in 1..=50u64 {
-        copies.wait(&stepped, round - 1)?.copy(&b, &a)?.copy(&a, &b)?.signal(&copied, round)?;
+        copies
+            .wait(&stepped, round - 1)?
+            .copy(&b, &a)?
+            .copy(&a, &b)?
+            .signal(&copied, round)?;
         steps.wait(&copied, round)?.memory_barrier()?;
         let args = super::exec::step(&a, 3, 1, N);
         // SAFETY: `a` has `N` words.
@@ -374,28 +492,55 @@ fn barrier_copies(cx: &mut Context) -> Result<(), Failure> {
     device.synchronize()?;
     let step = |w: u32, n: u32| (0..n).fold(w, |w, _| w.wrapping_mul(3).wrapping_add(1));
     each("after 50 rounds", &a.to_vec()?, |i| step(word(1, i), 50))?;
-    each("the copy queue's last", &b.to_vec()?, |i| step(word(1, i), 49))
+    each("the copy queue's last", &b.to_vec()?, |i| {
+        step(word(1, i), 49)
+    })
 }
 
 fn wrong_queue(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.device();
     let kernel = cx.kernel(device, Stock::Empty)?;
-    let (a, b, done) = (device.alloc_from(&[1u32])?, device.alloc_from(&[2u32])?, device.signal()?);
+    let (a, b, done) = (
+        device.alloc_from(&[1u32])?,
+        device.alloc_from(&[2u32])?,
+        device.signal()?,
+    );
     let by = |e: &Error| matches!(e, Error::WrongQueue { .. });
     let mut copies = device.copy_queue(0)?.record();
-    refused("a barrier on a copy queue", copies.memory_barrier().map(drop), by)?;
+    refused(
+        "a barrier on a copy queue",
+        copies.memory_barrier().map(drop),
+        by,
+    )?;
     // SAFETY: it is refused.
-    refused("a launch on a copy queue", unsafe { copies.exec(&kernel, &[], Grid::new(1, 1)) }.map(drop), by)?;
+    let result = unsafe { copies.exec(&kernel, &[], Grid::new(1, 1)) };
+    refused("a launch on a copy queue", result.map(drop), by)?;
     copies.signal(&done, 1u64)?.submit()?.wait()?;
     same("the signal behind them", done.value(), 1)?;
     let mut commands = device.compute_queue(0)?.record();
-    refused("a copy on a compute queue", commands.copy(&a, &b).map(drop), by)?;
+    refused(
+        "a copy on a compute queue",
+        commands.copy(&a, &b).map(drop),
+        by,
+    )?;
     commands.signal(&done, 2u64)?.submit()?.wait()?;
     same("the signal behind it", done.value(), 2)?;
-    same("the buffers", (a.to_vec()?, b.to_vec()?), (vec![1], vec![2]))?;
+    same(
+        "the buffers",
+        (a.to_vec()?, b.to_vec()?),
+        (vec![1], vec![2]),
+    )?;
     let (compute, copy) = device.queue_counts();
     let none = |e: &Error| matches!(e, Error::NoSuchQueue { .. });
-    refused("a compute queue too many", device.compute_queue(compute).map(drop), none)?;
-    refused("a copy queue too many", device.copy_queue(copy).map(drop), none)?;
+    refused(
+        "a compute queue too many",
+        device.compute_queue(compute).map(drop),
+        none,
+    )?;
+    refused(
+        "a copy queue too many",
+        device.copy_queue(copy).map(drop),
+        none,
+    )?;
     Ok(())
 }

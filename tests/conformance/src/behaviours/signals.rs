@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hcq_std::{Error, Queue, Signal, Value};
 
-use crate::check::{ensure, refused, same, says};
+use crate::check::{ensure, patiently, refused, same, says};
 use crate::{Behaviour, Context, Failure, Needs};
 
 /// The theme's behaviours.
@@ -28,6 +28,12 @@ pub static LIST: &[Behaviour] = &[
         what: "a bound queue waits for and signals values that are patched between submissions",
         needs: Needs::COMPUTE,
         run: patched,
+    },
+    Behaviour {
+        name: "signal.patched-addresses",
+        what: "a bound queue waits for and sets the signals whose addresses are patched in, and no others",
+        needs: Needs::COMPUTE,
+        run: patched_addresses,
     },
     Behaviour {
         name: "signal.late-wait",
@@ -86,13 +92,23 @@ fn set_by_copy_queue(cx: &mut Context) -> Result<(), Failure> {
 }
 
 fn set(cx: &Context, queue: Queue) -> Result<(), Failure> {
-    let signals = (0..16).map(|_| cx.device().signal()).collect::<Result<Vec<_>, _>>()?;
+    let signals = (0..16)
+        .map(|_| cx.device().signal())
+        .collect::<Result<Vec<_>, _>>()?;
     for (i, s) in signals.iter().enumerate() {
-        ensure!(s.address().is_multiple_of(16), "signal {i} is at {:#x}, no multiple of 16", s.address());
+        ensure!(
+            s.address().is_multiple_of(16),
+            "signal {i} is at {:#x}, no multiple of 16",
+            s.address()
+        );
         same("a new signal", s.value(), 0)?;
         s.set(100 + i as u64)?;
     }
-    queue.record().signal(&signals[7], 0x1234_5678u64)?.submit()?.wait()?;
+    queue
+        .record()
+        .signal(&signals[7], 0x1234_5678u64)?
+        .submit()?
+        .wait()?;
     for (i, s) in signals.iter().enumerate() {
         let wanted = if i == 7 { 0x1234_5678 } else { 100 + i as u64 };
         same(&format!("signal {i}"), s.value(), wanted)?;
@@ -111,15 +127,28 @@ fn patched(cx: &mut Context) -> Result<(), Failure> {
     let (gate, done) = (cx.device().signal()?, cx.device().signal()?);
     let mut commands = cx.device().compute_queue(0)?.record();
     let (open, answer) = (commands.var()?, commands.var()?);
-    commands.wait(&gate, open)?.signal(&done, Value::from(answer) * 2 + 1)?;
+    commands
+        .wait(&gate, open)?
+        .signal(&done, Value::from(answer) * 2 + 1)?;
     let mut bound = commands.bind()?;
     for round in 1..=100u64 {
         bound.set(open, round)?;
         bound.set(answer, 1000 * round)?;
         let point = bound.submit()?;
         // The value of the last round does not open this one.
-        ensure!(!point.is_done()?, "round {round} did not wait for the value that was patched in");
-        same("the answer before", done.value(), if round == 1 { 0 } else { 2000 * (round - 1) + 1 })?;
+        ensure!(
+            !point.is_done()?,
+            "round {round} did not wait for the value that was patched in"
+        );
+        same(
+            "the answer before",
+            done.value(),
+            if round == 1 {
+                0
+            } else {
+                2000 * (round - 1) + 1
+            },
+        )?;
         gate.set(round)?;
         point.wait()?;
         same("the answer", done.value(), 2000 * round + 1)?;
@@ -127,15 +156,58 @@ fn patched(cx: &mut Context) -> Result<(), Failure> {
     Ok(())
 }
 
+fn patched_addresses(cx: &mut Context) -> Result<(), Failure> {
+    let signals = (0..8)
+        .map(|_| cx.device().signal())
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut commands = cx.device().compute_queue(0)?.record();
+    let (from, to, value) = (commands.var()?, commands.var()?, commands.var()?);
+    commands
+        .wait_at(from, value)?
+        .signal_at(to, Value::from(value) + 1)?;
+    let mut bound = commands.bind()?;
+    signals[0].set(1)?;
+    for step in 1..=40u64 {
+        // Around the circle: each waits for what the one before has set.
+        let (a, b) = ((step - 1) as usize % 8, step as usize % 8);
+        bound.set(from, signals[a].address())?;
+        bound.set(to, signals[b].address())?;
+        bound.set(value, step)?;
+        bound.submit()?;
+    }
+    cx.device().synchronize()?;
+    for (i, s) in signals.iter().enumerate() {
+        // The last of the steps 33 to 40 that set it.
+        same(
+            &format!("signal {i}"),
+            s.value(),
+            if i == 0 { 41 } else { 33 + i as u64 },
+        )?;
+    }
+    Ok(())
+}
+
 fn late_wait(cx: &mut Context) -> Result<(), Failure> {
-    let (gate, before, after) = (cx.device().signal()?, cx.device().signal()?, cx.device().signal()?);
+    let (gate, before, after) = (
+        cx.device().signal()?,
+        cx.device().signal()?,
+        cx.device().signal()?,
+    );
     let queue = cx.device().compute_queue(0)?;
-    let point = queue.record().signal(&before, 1u64)?.wait(&gate, 7u64)?.signal(&after, 1u64)?.submit()?;
+    let point = queue
+        .record()
+        .signal(&before, 1u64)?
+        .wait(&gate, 7u64)?
+        .signal(&after, 1u64)?
+        .submit()?;
     before.wait(1)?;
     // It stands before the wait now. Give it time to go on by mistake.
     thread::sleep(SHORT);
     same("what follows the wait", after.value(), 0)?;
-    ensure!(!point.is_done()?, "the submission is complete, its wait is not");
+    ensure!(
+        !point.is_done()?,
+        "the submission is complete, its wait is not"
+    );
     gate.set(7)?;
     after.wait(1)?;
     point.wait()?;
@@ -144,17 +216,36 @@ fn late_wait(cx: &mut Context) -> Result<(), Failure> {
 
 fn wait_at_least(cx: &mut Context) -> Result<(), Failure> {
     let queue = cx.device().compute_queue(0)?;
-    for (wanted, value) in [(5u64, 5u64), (5, 6), (5, 0x7fff_ffff), (1, 1), (0, 0), (0x7fff_fffe, 0x7fff_ffff)] {
+    for (wanted, value) in [
+        (5u64, 5u64),
+        (5, 6),
+        (5, 0x7fff_ffff),
+        (1, 1),
+        (0, 0),
+        (0x7fff_fffe, 0x7fff_ffff),
+    ] {
         let (gate, after) = (cx.device().signal()?, cx.device().signal()?);
-        let point = queue.record().wait(&gate, wanted)?.signal(&after, 1u64)?.submit()?;
+        let point = queue
+            .record()
+            .wait(&gate, wanted)?
+            .signal(&after, 1u64)?
+            .submit()?;
         if let Some(below) = wanted.checked_sub(1) {
             gate.set(below)?;
             thread::sleep(Duration::from_millis(2));
-            same(&format!("a wait for {wanted} at {below} has passed"), after.value(), 0)?;
+            same(
+                &format!("a wait for {wanted} at {below} has passed"),
+                after.value(),
+                0,
+            )?;
         }
         gate.set(value)?;
         point.wait()?;
-        same(&format!("a wait for {wanted} at {value} has passed"), after.value(), 1)?;
+        same(
+            &format!("a wait for {wanted} at {value} has passed"),
+            after.value(),
+            1,
+        )?;
     }
     Ok(())
 }
@@ -166,34 +257,45 @@ fn wait_timeout(cx: &mut Context) -> Result<(), Failure> {
     let by = |e: &Error| matches!(e, Error::Timeout { wanted: 4242, seen: 41, waited, .. } if *waited >= SHORT);
     for late in [signal.wait_for(4242, SHORT), signal.wait(4242)] {
         let e = refused("a wait for a value that nobody sets", late, by)?;
-        says(&e.to_string(), &["4242", "41", "timed out", "HCQDEV_WAIT_TIMEOUT_MS"])?;
+        says(
+            &e.to_string(),
+            &["4242", "41", "timed out", "HCQDEV_WAIT_TIMEOUT_MS"],
+        )?;
     }
     same("the signal", signal.value(), 41)?;
-    ensure!(device.fault().is_none(), "a host that gives up waiting is no fault of the device");
-    device.compute_queue(0)?.record().signal(&signal, 4242u64)?.submit()?;
-    signal.wait(4242)?;
-    device.synchronize()?;
-    Ok(device.close()?)
+    ensure!(
+        device.fault().is_none(),
+        "a host that gives up waiting is no fault of the device"
+    );
+    device
+        .compute_queue(0)?
+        .record()
+        .signal(&signal, 4242u64)?
+        .submit()?;
+    patiently(|| signal.wait(4242))?;
+    Ok(patiently(|| device.synchronize())?)
 }
 
 fn synchronize_timeout(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.open(|o| o.wait_timeout_ms(30))?;
-    let (gate, first) = (device.signal()?, device.signal()?);
+    let (gate, done) = (device.signal()?, device.signal()?);
     let queue = device.compute_queue(0)?;
-    queue.record().signal(&first, 1u64)?.submit()?.wait()?;
+    let first = queue.record().signal(&done, 1u64)?.submit()?;
+    patiently(|| first.wait())?;
     let held = queue.record().wait(&gate, 1u64)?.submit()?;
-    let e = refused("synchronizing a held queue", device.synchronize(), |e| {
-        matches!(e, Error::Timeout { wanted, seen, .. } if wanted > seen)
-    })?;
-    says(&e.to_string(), &["timed out", "wanted", "seen"])?;
-    refused("waiting for a held submission", held.wait(), |e| matches!(e, Error::Timeout { .. }))?;
+    let (from, to) = (first.number(), held.number());
+    let by = |e: &Error| matches!(e, Error::Timeout { wanted, seen, .. } if (*wanted, *seen) == (to, from));
+    let e = refused("synchronizing a held queue", device.synchronize(), by)?;
+    says(
+        &e.to_string(),
+        &["timed out", &format!("wanted {to}, seen {from}")],
+    )?;
+    refused("waiting for a held submission", held.wait(), by)?;
     gate.set(1)?;
-    first.set(0)?;
-    queue.record().signal(&first, 2u64)?.submit()?;
-    first.wait(2)?;
-    held.wait()?;
-    device.synchronize()?;
-    Ok(device.close()?)
+    queue.record().signal(&done, 2u64)?.submit()?;
+    patiently(|| held.wait())?;
+    patiently(|| done.wait(2))?;
+    Ok(patiently(|| device.synchronize())?)
 }
 
 /// A thread sets the signal 1, 2, 3 .. in steps far shorter than the timeout, for longer than it altogether. When the
@@ -216,7 +318,9 @@ fn progress_restarts_timeout(cx: &mut Context) -> Result<(), Failure> {
             (Err(e), _) => return Err(e.into()),
         }
     }
-    Err(Failure::missing("a machine that lets a thread run every 300 ms"))
+    Err(Failure::missing(
+        "a machine that lets a thread run every 300 ms",
+    ))
 }
 
 fn set_in_steps(signal: &Signal, step: Duration, steps: u64, most: Duration, stalled: &AtomicBool) {
@@ -240,16 +344,26 @@ fn reused(cx: &mut Context) -> Result<(), Failure> {
         commands.wait(&gate, 1u64)?;
         for _ in 0..100 {
             let s = cx.device().signal()?;
-            same("a new signal's value and timestamp", (s.value(), s.timestamp()), (0, 0))?;
+            same(
+                "a new signal's value and timestamp",
+                (s.value(), s.timestamp()),
+                (0, 0),
+            )?;
             commands.signal(&s, 1000 + round)?.timestamp(&s)?;
         }
         // A hundred signals are dropped, and will be written to once the gate opens.
         let point = commands.submit()?;
-        let others = (0..100).map(|_| cx.device().signal()).collect::<Result<Vec<_>, _>>()?;
+        let others = (0..100)
+            .map(|_| cx.device().signal())
+            .collect::<Result<Vec<_>, _>>()?;
         gate.set(1)?;
         point.wait()?;
         for s in &others {
-            same("a signal of somebody else's", (s.value(), s.timestamp()), (0, 0))?;
+            same(
+                "a signal of somebody else's",
+                (s.value(), s.timestamp()),
+                (0, 0),
+            )?;
         }
     }
     Ok(())
@@ -269,7 +383,9 @@ fn host_to_host(cx: &mut Context) -> Result<(), Failure> {
             start.set(1)?;
             queue.record().signal(&end, 1u64)?.submit()?;
             for sleeper in sleepers {
-                sleeper.join().map_err(|_| Failure::new("a waiting thread panicked"))??;
+                sleeper
+                    .join()
+                    .map_err(|_| Failure::new("a waiting thread panicked"))??;
             }
             Ok::<(), Failure>(())
         })?;

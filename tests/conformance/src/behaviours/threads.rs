@@ -1,5 +1,8 @@
 //! Several queues, several threads, several devices; and devices dropped with work in flight.
-#![allow(unsafe_code, reason = "launches kernels and lends memory to the device")]
+#![allow(
+    unsafe_code,
+    reason = "launches kernels and lends memory to the device"
+)]
 
 use std::ptr::NonNull;
 use std::thread;
@@ -64,7 +67,7 @@ pub static LIST: &[Behaviour] = &[
     Behaviour {
         name: "drop.held",
         what: "a device dropped while a queue waits for what never comes is gone after its timeout",
-        needs: Needs::COMPUTE,
+        needs: Needs::COMPUTE.compute(2),
         run: drop_held,
     },
     Behaviour {
@@ -88,10 +91,19 @@ fn overlap(cx: &mut Context) -> Result<(), Failure> {
     for round in 1..=100u64 {
         let (go, done) = (device.signal()?, device.signal()?);
         let (first, second) = (round as usize % 2, (round as usize + 1) % 2);
-        let held = device.compute_queue(first)?.record().wait(&go, round)?.signal(&done, round)?.submit()?;
+        let held = device
+            .compute_queue(first)?
+            .record()
+            .wait(&go, round)?
+            .signal(&done, round)?
+            .submit()?;
         same("what is behind the wait", done.value(), 0)?;
         // It goes on when the other queue, submitted later, gets its turn.
-        device.compute_queue(second)?.record().signal(&go, round)?.submit()?;
+        device
+            .compute_queue(second)?
+            .record()
+            .signal(&go, round)?
+            .submit()?;
         done.wait(round)?;
         held.wait()?;
     }
@@ -103,10 +115,20 @@ fn all_depend(cx: &mut Context) -> Result<(), Failure> {
     let (compute, copy) = device.queue_counts();
     let count = compute + copy;
     for round in 1..=30u64 {
-        let signals = (0..=count).map(|_| device.signal()).collect::<Result<Vec<_>, _>>()?;
+        let signals = (0..=count)
+            .map(|_| device.signal())
+            .collect::<Result<Vec<_>, _>>()?;
         for i in 0..count {
-            let queue = if i < compute { device.compute_queue(i)? } else { device.copy_queue(i - compute)? };
-            queue.record().wait(&signals[i + 1], round)?.signal(&signals[i], round)?.submit()?;
+            let queue = if i < compute {
+                device.compute_queue(i)?
+            } else {
+                device.copy_queue(i - compute)?
+            };
+            queue
+                .record()
+                .wait(&signals[i + 1], round)?
+                .signal(&signals[i], round)?
+                .submit()?;
         }
         same("the end of the chain", signals[0].value(), 0)?;
         signals[count].set(round)?;
@@ -122,14 +144,19 @@ fn ping_pong(cx: &mut Context) -> Result<(), Failure> {
     let data = device.alloc_from(&words(1, N as usize))?;
     let turn = device.signal()?;
     let mut wanted = words(1, N as usize);
-    let mut players = [device.compute_queue(0)?.record(), device.compute_queue(1)?.record()];
+    let mut players = [
+        device.compute_queue(0)?.record(),
+        device.compute_queue(1)?.record(),
+    ];
     for i in 0..300u32 {
         let player = &mut players[i as usize % 2];
         player.wait(&turn, i)?.memory_barrier()?;
         // SAFETY: `data` has `N` words.
         unsafe { player.exec(&kernel, &step(&data, 3, i, N), Grid::new(2, 32)) }?;
         player.memory_barrier()?.signal(&turn, i + 1)?;
-        wanted.iter_mut().for_each(|w| *w = w.wrapping_mul(3).wrapping_add(i));
+        wanted
+            .iter_mut()
+            .for_each(|w| *w = w.wrapping_mul(3).wrapping_add(i));
     }
     for player in players.iter_mut().rev() {
         player.submit()?;
@@ -140,9 +167,15 @@ fn ping_pong(cx: &mut Context) -> Result<(), Failure> {
 
 fn after(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.device();
-    let (stepping, spin) = (cx.kernel(device, Stock::Step)?, cx.kernel(device, Stock::Spin)?);
-    let (data, slow, copied) =
-        (device.alloc_from(&[0u32; N as usize])?, device.alloc::<u32>(N as usize)?, device.alloc::<u32>(N as usize)?);
+    let (stepping, spin) = (
+        cx.kernel(device, Stock::Step)?,
+        cx.kernel(device, Stock::Spin)?,
+    );
+    let (data, slow, copied) = (
+        device.alloc_from(&[0u32; N as usize])?,
+        device.alloc::<u32>(N as usize)?,
+        device.alloc::<u32>(N as usize)?,
+    );
     for round in 0..30u32 {
         let mut first = device.compute_queue(0)?.record();
         let args = [Arg::from(&data), Arg::from(3000u32), Arg::from(round)];
@@ -158,12 +191,18 @@ fn after(cx: &mut Context) -> Result<(), Failure> {
         unsafe { second.exec(&stepping, &step(&data, 5, 1, N), Grid::new(2, 32)) }?;
         let second = second.submit()?;
         let mut third = device.copy_queue(0)?.record();
-        third.after(&second)?.copy(&copied, &data)?.submit()?.wait()?;
+        third
+            .after(&second)?
+            .copy(&copied, &data)?
+            .submit()?
+            .wait()?;
         each(&format!("round {round}"), &copied.to_vec()?, |g| {
             spun(3000, round, g as u32).wrapping_mul(5).wrapping_add(1)
         })?;
     }
-    each("the slow launch", &slow.to_vec()?, |g| spun(2000, 29, g as u32))
+    each("the slow launch", &slow.to_vec()?, |g| {
+        spun(2000, 29, g as u32)
+    })
 }
 
 /// Runs a function in several threads, each with its number, and gathers what they return.
@@ -175,7 +214,10 @@ fn in_threads<T: Send>(
         let run = &run;
         let threads: Vec<_> = (0..count).map(|i| scope.spawn(move || run(i))).collect();
         let join = |t: thread::ScopedJoinHandle<'_, Result<T, Failure>>| t.join();
-        threads.into_iter().map(|t| join(t).map_err(|_| Failure::new("a thread panicked"))?).collect()
+        threads
+            .into_iter()
+            .map(|t| join(t).map_err(|_| Failure::new("a thread panicked"))?)
+            .collect()
     })
 }
 
@@ -201,7 +243,9 @@ fn steps(
         if i % wait_every == 0 {
             point.wait()?;
         }
-        wanted.iter_mut().for_each(|w| *w = w.wrapping_mul(factor).wrapping_add(add));
+        wanted
+            .iter_mut()
+            .for_each(|w| *w = w.wrapping_mul(factor).wrapping_add(add));
     }
     Ok(wanted)
 }
@@ -236,7 +280,9 @@ fn many_queues(cx: &mut Context) -> Result<(), Failure> {
             let mut commands = copy.record();
             let down = commands.after(&device.latest())?.download(&data)?;
             commands.submit()?;
-            each(&format!("thread {i}, round {round}"), &down.wait()?, |at| wanted[at])?;
+            each(&format!("thread {i}, round {round}"), &down.wait()?, |at| {
+                wanted[at]
+            })?;
             let done = device.signal()?;
             copy.record().signal(&done, seed + 1)?.submit()?;
             done.wait(seed + 1)?;
@@ -257,7 +303,12 @@ fn bound(cx: &mut Context) -> Result<(), Failure> {
         let mut wanted = words(i as u64, N as usize);
         let mut commands = device.compute_queue(i % compute)?.record();
         let (factor, add) = (commands.var()?, commands.var()?);
-        let args = [Arg::from(&data), Arg::var(factor, 4), Arg::var(add, 4), Arg::from(N)];
+        let args = [
+            Arg::from(&data),
+            Arg::var(factor, 4),
+            Arg::var(add, 4),
+            Arg::from(N),
+        ];
         // SAFETY: `data` has `N` words.
         unsafe { commands.exec(&kernel, &args, Grid::new(2, 32)) }?;
         let mut bound = commands.bind()?;
@@ -266,7 +317,9 @@ fn bound(cx: &mut Context) -> Result<(), Failure> {
             bound.set(factor, f.into())?;
             bound.set(add, round.into())?;
             bound.submit()?;
-            wanted.iter_mut().for_each(|w| *w = w.wrapping_mul(f).wrapping_add(round));
+            wanted
+                .iter_mut()
+                .for_each(|w| *w = w.wrapping_mul(f).wrapping_add(round));
         }
         Ok((data, wanted))
     })?;
@@ -286,7 +339,11 @@ fn side_by_side(cx: &mut Context) -> Result<(), Failure> {
             let kernel = cx.kernel(&device, Stock::Step)?;
             let data = device.alloc_from(&words(seed, N as usize))?;
             let wanted = steps(&device, 0, &kernel, &data, seed, 20, 7)?;
-            each(&format!("thread {i}, device {round}"), &data.to_vec()?, |at| wanted[at])?;
+            each(
+                &format!("thread {i}, device {round}"),
+                &data.to_vec()?,
+                |at| wanted[at],
+            )?;
             drop((data, kernel));
             device.close()?;
         }
@@ -305,7 +362,13 @@ fn drop_held(cx: &mut Context) -> Result<(), Failure> {
             0 => commands.wait(&never, 1u64)?,
             1 => commands.poll_bit(never.address(), 1, 1u64)?,
             // Behind the timeline of another queue that is held.
-            _ => commands.after(&device.compute_queue(1)?.record().wait(&never, 1u64)?.submit()?)?,
+            _ => commands.after(
+                &device
+                    .compute_queue(1)?
+                    .record()
+                    .wait(&never, 1u64)?
+                    .submit()?,
+            )?,
         };
         let point = commands.signal(&done, 1u64)?.submit()?;
         ensure!(!point.is_done()?, "the submission did not wait");
@@ -315,7 +378,12 @@ fn drop_held(cx: &mut Context) -> Result<(), Failure> {
     }
     // Nothing of it is left in the way of another device.
     let device = cx.open(|o| o)?;
-    device.compute_queue(0)?.record().memory_barrier()?.submit()?.wait()?;
+    device
+        .compute_queue(0)?
+        .record()
+        .memory_barrier()?
+        .submit()?
+        .wait()?;
     Ok(device.close()?)
 }
 
@@ -336,7 +404,11 @@ fn drop_running(cx: &mut Context) -> Result<(), Failure> {
     drop((commands, kernel, out));
     drop(device);
     each("the caller's memory", &memory[skip..skip + 1024], |i| {
-        if i < GROUPS { spun(200_000, 5, i as u32) } else { 0 }
+        if i < GROUPS {
+            spun(200_000, 5, i as u32)
+        } else {
+            0
+        }
     })
 }
 
@@ -358,6 +430,12 @@ fn drop_unsubmitted(cx: &mut Context) -> Result<(), Failure> {
     same("the latest point", device.latest().number(), before)?;
     each("the data", &data.to_vec()?, |i| word(8, i))?;
     // A recording made after them starts empty.
-    queue.record().write32(data.address(), 1u32)?.submit()?.wait()?;
-    each("after one write", &data.to_vec()?, |i| if i == 0 { 1 } else { word(8, i) })
+    queue
+        .record()
+        .write32(data.address(), 1u32)?
+        .submit()?
+        .wait()?;
+    each("after one write", &data.to_vec()?, |i| {
+        if i == 0 { 1 } else { word(8, i) }
+    })
 }

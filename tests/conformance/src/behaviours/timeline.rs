@@ -3,10 +3,10 @@
 
 use std::thread;
 
-use hcq_std::{Device, Error, Grid, Kernel, Point};
+use hcq_std::{Buffer, Device, Error, Grid, Kernel, Point};
 
 use super::exec::step;
-use crate::check::{each, ensure, refused, same, says, words};
+use crate::check::{each, ensure, patiently, refused, same, says, words};
 use crate::kinds::Stock;
 use crate::{Behaviour, Context, Failure, Needs};
 
@@ -71,16 +71,28 @@ fn in_order(cx: &mut Context) -> Result<(), Failure> {
         points.push(commands.memory_barrier()?.submit()?);
     }
     for (i, point) in points.iter().enumerate() {
-        same("a point's number", point.number(), points[0].number() + i as u64)?;
+        same(
+            "a point's number",
+            point.number(),
+            points[0].number() + i as u64,
+        )?;
     }
     points[19].wait()?;
     for (i, point) in points.iter().enumerate() {
-        same(&format!("whether point {i} is complete, held at 20"), point.is_done()?, i < 20)?;
+        same(
+            &format!("whether point {i} is complete, held at 20"),
+            point.is_done()?,
+            i < 20,
+        )?;
     }
     gate.set(1)?;
     points[39].wait()?;
     for (i, point) in points.iter().enumerate() {
-        same(&format!("whether point {i} is complete in the end"), point.is_done()?, true)?;
+        same(
+            &format!("whether point {i} is complete in the end"),
+            point.is_done()?,
+            true,
+        )?;
     }
     same("the latest", device.latest().number(), points[39].number())
 }
@@ -89,7 +101,7 @@ fn in_order(cx: &mut Context) -> Result<(), Failure> {
 fn step_on(
     device: &Device,
     kernel: &Kernel,
-    data: &hcq_std::Buffer<u32>,
+    data: &Buffer<u32>,
     index: usize,
     add: u32,
     after: Option<&Point>,
@@ -104,7 +116,9 @@ fn step_on(
 }
 
 fn stepped(wanted: &mut [u32], add: u32) {
-    wanted.iter_mut().for_each(|w| *w = w.wrapping_mul(3).wrapping_add(add));
+    wanted
+        .iter_mut()
+        .for_each(|w| *w = w.wrapping_mul(3).wrapping_add(add));
 }
 
 fn roll_over_synced(cx: &mut Context) -> Result<(), Failure> {
@@ -118,12 +132,28 @@ fn roll_over_synced(cx: &mut Context) -> Result<(), Failure> {
             let point = step_on(&device, &kernel, &data, i as usize % 2, i, None)?;
             point.wait()?;
             stepped(&mut wanted, i);
-            ensure!(point.is_done()?, "point {} is waited for and not complete", point.number());
-            each(&format!("after submission {i} with epochs of {}", 1 << log2), &data.to_vec()?, |at| wanted[at])?;
+            ensure!(
+                point.is_done()?,
+                "point {} is waited for and not complete",
+                point.number()
+            );
+            each(
+                &format!("after submission {i} with epochs of {}", 1 << log2),
+                &data.to_vec()?,
+                |at| wanted[at],
+            )?;
         }
         let info = device.timeline()?;
-        same("points submitted and completed", info.submitted, info.completed)?;
-        ensure!(info.completed >= 12 << log2, "only {} points", info.completed);
+        same(
+            "points submitted and completed",
+            info.submitted,
+            info.completed,
+        )?;
+        ensure!(
+            info.completed >= 12 << log2,
+            "only {} points",
+            info.completed
+        );
         drop((data, kernel));
         device.close()?;
     }
@@ -144,7 +174,11 @@ fn roll_over_unsynced(cx: &mut Context) -> Result<(), Failure> {
             stepped(&mut wanted, i);
         }
         device.synchronize()?;
-        each(&format!("with epochs of {}", 1 << log2), &data.to_vec()?, |at| wanted[at])?;
+        each(
+            &format!("with epochs of {}", 1 << log2),
+            &data.to_vec()?,
+            |at| wanted[at],
+        )?;
         drop((data, kernel, last));
         device.close()?;
     }
@@ -165,7 +199,11 @@ fn old_points(cx: &mut Context) -> Result<(), Failure> {
     // With something in flight, so that nothing passes for idleness.
     let held = queue.record().wait(&gate, 1u64)?.submit()?;
     for point in &old {
-        ensure!(point.is_done()?, "point {} is not complete any more", point.number());
+        ensure!(
+            point.is_done()?,
+            "point {} is not complete any more",
+            point.number()
+        );
         point.wait()?;
     }
     ensure!(!held.is_done()?, "the held point is complete");
@@ -173,7 +211,12 @@ fn old_points(cx: &mut Context) -> Result<(), Failure> {
     let done = device.signal()?;
     for point in &old {
         done.set(0)?;
-        queue.record().after(point)?.signal(&done, 1u64)?.submit()?.wait()?;
+        queue
+            .record()
+            .after(point)?
+            .signal(&done, 1u64)?
+            .submit()?
+            .wait()?;
         same("a wait for an old point passed", done.value(), 1)?;
     }
     drop((old, held, done, gate, queue));
@@ -204,7 +247,10 @@ fn idle_bound(cx: &mut Context) -> Result<(), Failure> {
         for _ in 0..8 * (round % 4) + round % 3 {
             queue.record().memory_barrier()?.submit()?;
         }
-        ensure!(point.is_done()?, "a point of an old epoch is not complete any more");
+        ensure!(
+            point.is_done()?,
+            "a point of an old epoch is not complete any more"
+        );
     }
     drop((bound, data, kernel, gate, queue));
     Ok(device.close()?)
@@ -222,7 +268,9 @@ fn waiters(cx: &mut Context) -> Result<(), Failure> {
             }
         }
         for thread in threads {
-            thread.join().map_err(|_| Failure::new("a waiting thread panicked"))??;
+            thread
+                .join()
+                .map_err(|_| Failure::new("a waiting thread panicked"))??;
         }
         Ok::<(), Failure>(())
     })?;
@@ -232,7 +280,11 @@ fn waiters(cx: &mut Context) -> Result<(), Failure> {
 
 fn too_far_ahead(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.open(|o| o.timeline_span_log2(4).wait_timeout_ms(50))?;
-    let (queue, gate, out) = (device.compute_queue(0)?, device.signal()?, device.alloc_from(&[0u32; 64])?);
+    let (queue, gate, out) = (
+        device.compute_queue(0)?,
+        device.signal()?,
+        device.alloc_from(&[0u32; 64])?,
+    );
     queue.record().wait(&gate, 1u64)?.submit()?;
     let mut accepted = 0u32;
     let mut commands = queue.record();
@@ -244,12 +296,21 @@ fn too_far_ahead(cx: &mut Context) -> Result<(), Failure> {
             Err(e) => break e,
         }
     };
-    let error = refused("one more", Err::<(), _>(error), |e| matches!(e, Error::Timeout { .. }))?;
+    let error = refused("one more", Err::<(), _>(error), |e| {
+        matches!(e, Error::Timeout { .. })
+    })?;
     says(&error.to_string(), &["timed out", "timeline"])?;
     gate.set(1)?;
     // The recording that was refused is whole, and goes now.
-    commands.submit()?.wait()?;
-    each("the words", &out.to_vec()?, |i| if i <= accepted as usize { i as u32 + 1 } else { 0 })?;
+    let last = patiently(|| commands.submit())?;
+    patiently(|| last.wait())?;
+    each("the words", &out.to_vec()?, |i| {
+        if i <= accepted as usize {
+            i as u32 + 1
+        } else {
+            0
+        }
+    })?;
     drop((commands, out, gate, queue));
-    Ok(device.close()?)
+    Ok(patiently(|| device.synchronize())?)
 }

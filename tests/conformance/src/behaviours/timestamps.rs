@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use hcq_std::{Arg, Device, Grid, Signal};
+use hcq_std::{Arg, Device, Grid, Queue, Region, Signal};
 
-use crate::check::{each, ensure, same};
+use crate::check::{bulk, bytes, each, ensure, same};
 use crate::kinds::{Stock, spun};
 use crate::{Behaviour, Context, Failure, Needs};
 
@@ -42,6 +42,12 @@ pub static LIST: &[Behaviour] = &[
         run: device_clock,
     },
     Behaviour {
+        name: "timestamp.regions",
+        what: "regions of a profile nest, follow one another, and lie within the host's looks at the clock",
+        needs: Needs::COMPUTE,
+        run: regions,
+    },
+    Behaviour {
         name: "timestamp.kernel-time",
         what: "a kernel takes time, and no more by the device's clock than the host saw pass around it",
         needs: Needs::COMPUTE.kernels(&[Stock::Spin]),
@@ -56,7 +62,9 @@ pub static LIST: &[Behaviour] = &[
 ];
 
 fn signals(device: &Device, count: usize) -> Result<Vec<Signal>, Failure> {
-    Ok((0..count).map(|_| device.signal()).collect::<Result<_, _>>()?)
+    Ok((0..count)
+        .map(|_| device.signal())
+        .collect::<Result<_, _>>()?)
 }
 
 fn monotonic(cx: &mut Context) -> Result<(), Failure> {
@@ -67,7 +75,7 @@ fn monotonic_on_copy_queue(cx: &mut Context) -> Result<(), Failure> {
     stamps(cx, &cx.device().copy_queue(0)?)
 }
 
-fn stamps(cx: &Context, queue: &hcq_std::Queue) -> Result<(), Failure> {
+fn stamps(cx: &Context, queue: &Queue) -> Result<(), Failure> {
     let signals = signals(cx.device(), 300)?;
     let mut commands = queue.record();
     for (i, s) in signals.iter().enumerate() {
@@ -85,7 +93,10 @@ fn stamps(cx: &Context, queue: &hcq_std::Queue) -> Result<(), Failure> {
         same("the signal's value", s.value(), 7)?;
         last = now;
     }
-    ensure!(last > signals[0].timestamp(), "300 timestamps in 3 submissions are all {last}");
+    ensure!(
+        last > signals[0].timestamp(),
+        "300 timestamps in 3 submissions are all {last}"
+    );
     Ok(())
 }
 
@@ -100,7 +111,10 @@ fn bound(cx: &mut Context) -> Result<(), Failure> {
     for round in 0..50 {
         bound.submit()?.wait()?;
         let now = stamp.timestamp();
-        ensure!(now >= last && now >= first, "submission {round} has timestamp {now}, after {last} and {first}");
+        ensure!(
+            now >= last && now >= first,
+            "submission {round} has timestamp {now}, after {last} and {first}"
+        );
         last = now;
     }
     Ok(())
@@ -117,7 +131,10 @@ fn across_queues(cx: &mut Context) -> Result<(), Failure> {
         leading.timestamp(&before)?.signal(&done, round)?.submit()?;
         device.synchronize()?;
         let (a, b) = (before.timestamp(), after.timestamp());
-        ensure!(a != 0 && a <= b, "round {round}: {a} before the signal, {b} after the wait");
+        ensure!(
+            a != 0 && a <= b,
+            "round {round}: {a} before the signal, {b} after the wait"
+        );
     }
     Ok(())
 }
@@ -126,11 +143,54 @@ fn device_clock(cx: &mut Context) -> Result<(), Failure> {
     let (device, stamp) = (cx.device(), cx.device().signal()?);
     for round in 0..20 {
         let before = device.now_ns();
-        device.compute_queue(0)?.record().timestamp(&stamp)?.submit()?.wait()?;
+        device
+            .compute_queue(0)?
+            .record()
+            .timestamp(&stamp)?
+            .submit()?
+            .wait()?;
         let (at, after) = (stamp.timestamp(), device.now_ns());
-        ensure!(before != 0 && before <= at && at <= after, "round {round}: {at} is not in {before}..={after}");
+        ensure!(
+            before != 0 && before <= at && at <= after,
+            "round {round}: {at} is not in {before}..={after}"
+        );
     }
     Ok(())
+}
+
+fn regions(cx: &mut Context) -> Result<(), Failure> {
+    let device = cx.device();
+    let mut commands = device.compute_queue(0)?.record();
+    let outer = commands.begin("outer")?;
+    let first = commands.begin("first")?;
+    commands.memory_barrier()?.end(&first)?;
+    let second = commands.begin("second")?;
+    commands.memory_barrier()?.end(&second)?.end(&outer)?;
+    same("times before it ran", outer.times(), None)?;
+    let before = device.now_ns();
+    commands.submit()?.wait()?;
+    let after = device.now_ns();
+    let times = |r: &Region| {
+        r.times()
+            .ok_or_else(|| Failure::new(format!("region {} has no times", r.name())))
+    };
+    let (outer, first, second) = (times(&outer)?, times(&first)?, times(&second)?);
+    let order = [
+        before,
+        outer.start_ns,
+        first.start_ns,
+        first.end_ns,
+        second.start_ns,
+        second.end_ns,
+        outer.end_ns,
+        after,
+    ];
+    ensure!(order.is_sorted(), "times out of order: {order:?}");
+    same(
+        "the length",
+        outer.duration_ns(),
+        outer.end_ns - outer.start_ns,
+    )
 }
 
 /// Two clocks of one interval: they may run apart by a thousandth, and by the grain of the coarser one.
@@ -138,7 +198,10 @@ fn lies_within(what: &str, device: u64, host: Duration) -> Result<(), Failure> {
     let most = host + host / 1000 + Duration::from_micros(2);
     ensure!(device > 0, "{what} took no time");
     let took = Duration::from_nanos(device);
-    ensure!(took <= most, "{what} took {took:?} by the device's clock, within {host:?} by the host's");
+    ensure!(
+        took <= most,
+        "{what} took {took:?} by the device's clock, within {host:?} by the host's"
+    );
     Ok(())
 }
 
@@ -158,22 +221,38 @@ fn kernel_time(cx: &mut Context) -> Result<(), Failure> {
         let since = Instant::now();
         commands.submit()?.wait()?;
         let host = since.elapsed();
-        lies_within(&format!("{turns} turns"), end.timestamp().saturating_sub(start.timestamp()), host)?;
-        each("what it computed", &out.to_vec()?, |g| spun(turns, 1, g as u32))?;
+        lies_within(
+            &format!("{turns} turns"),
+            end.timestamp().saturating_sub(start.timestamp()),
+            host,
+        )?;
+        each("what it computed", &out.to_vec()?, |g| {
+            spun(turns, 1, g as u32)
+        })?;
     }
     Ok(())
 }
 
 fn copy_time(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.device();
-    let (from, to) = (device.alloc_from(&vec![0x77u8; 16 << 20])?, device.alloc::<u8>(16 << 20)?);
+    let (from, to) = (
+        device.alloc_from(&bytes(1, 16 << 20))?,
+        device.alloc::<u8>(16 << 20)?,
+    );
     let (start, end) = (device.signal()?, device.signal()?);
     let mut commands = device.copy_queue(0)?.record();
-    commands.timestamp(&start)?.copy(&to, &from)?.timestamp(&end)?;
+    commands
+        .timestamp(&start)?
+        .copy(&to, &from)?
+        .timestamp(&end)?;
     let since = Instant::now();
     commands.submit()?.wait()?;
     let host = since.elapsed();
-    lies_within("16 MiB", end.timestamp().saturating_sub(start.timestamp()), host)?;
-    ensure!(to.to_vec()?.iter().all(|&b| b == 0x77), "the copy is not whole");
+    lies_within(
+        "16 MiB",
+        end.timestamp().saturating_sub(start.timestamp()),
+        host,
+    )?;
+    bulk("the copy", &to.to_vec()?, &from.to_vec()?)?;
     Ok(())
 }

@@ -173,7 +173,13 @@ unsafe extern "C" fn step(args: *const c_void, group: *const Group) {
         // SAFETY: `data` has `n` words, this item's is nobody else's.
         let old = unsafe { get(args.data, i) };
         // SAFETY: as above.
-        unsafe { put(args.data, i, old.wrapping_mul(args.factor).wrapping_add(args.add)) };
+        unsafe {
+            put(
+                args.data,
+                i,
+                old.wrapping_mul(args.factor).wrapping_add(args.add),
+            )
+        };
     }
 }
 

@@ -30,6 +30,23 @@ pub trait Kind: Debug + Sync {
     fn unmapped(&self) -> u64 {
         UNMAPPED
     }
+
+    /// Submissions that a ring surely cannot hold at once, when the smallest ring is asked for
+    /// ([`Options::ring_packets`](hcq_std::Options::ring_packets) of 16). Larger where rings are rounded up to pages.
+    fn smallest_ring(&self) -> usize {
+        16
+    }
+
+    /// Whether a command at fault stops its queue before the next one runs. Engines that post their writes learn of a
+    /// fault later.
+    fn faults_are_precise(&self) -> bool {
+        true
+    }
+
+    /// Whether [`Device::recover`] can make a device of this kind usable again.
+    fn recovers(&self) -> bool {
+        true
+    }
 }
 
 /// The kind of a device name.
@@ -100,9 +117,18 @@ impl Stock {
             Self::Empty => ("empty", ""),
             Self::Fill => ("fill", "uint32_t *out; uint32_t value; uint32_t n;"),
             Self::Copy => ("copy", "const uint32_t *a; uint32_t *out; uint32_t n;"),
-            Self::Add => ("add", "const uint32_t *a; const uint32_t *b; uint32_t *out; uint32_t n;"),
-            Self::Scale => ("scale", "float a; float b; const float *x; float *y; uint32_t n;"),
-            Self::Step => ("step", "uint32_t *data; uint32_t factor; uint32_t add; uint32_t n;"),
+            Self::Add => (
+                "add",
+                "const uint32_t *a; const uint32_t *b; uint32_t *out; uint32_t n;",
+            ),
+            Self::Scale => (
+                "scale",
+                "float a; float b; const float *x; float *y; uint32_t n;",
+            ),
+            Self::Step => (
+                "step",
+                "uint32_t *data; uint32_t factor; uint32_t add; uint32_t n;",
+            ),
             Self::Dims => ("dims", "uint32_t *out;"),
             Self::Reduce => ("reduce", "const uint32_t *in; uint32_t *out; uint32_t n;"),
             Self::Scalars => (
@@ -117,5 +143,7 @@ impl Stock {
 
 /// What [`Stock::Spin`] writes for a group.
 pub fn spun(turns: u32, seed: u32, group: u32) -> u32 {
-    (0..turns).fold(seed.wrapping_add(group), |x, _| x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223))
+    (0..turns).fold(seed.wrapping_add(group), |x, _| {
+        x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223)
+    })
 }
