@@ -358,25 +358,3 @@ pub(super) fn write_qmd(
     }
     Ok(())
 }
-
-/// Where the golden data is put right.
-pub(crate) struct ReleaseFlags {
-    pub(crate) word: u64,
-    pub(crate) enable: u32,
-    pub(crate) payload64b: u32,
-}
-
-impl QmdLayout {
-    /// Byte offset of the word that holds a bank's size, from bit 19 on.
-    pub(crate) fn constant_size_word(&self, bank: usize) -> u64 {
-        self.constant_size.plus(bank * CONSTANT_STRIDE).at() as u64
-    }
-
-    pub(crate) fn release_flags(&self) -> [ReleaseFlags; 2] {
-        self.releases.map(|r| ReleaseFlags {
-            word: r.enable.at() as u64,
-            enable: 1 << (r.enable.lo % 32),
-            payload64b: 1 << (r.payload64b.lo % 32),
-        })
-    }
-}
