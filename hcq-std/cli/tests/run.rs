@@ -333,3 +333,59 @@ fn ctrl_c_leaves_nothing() {
         assert!(after.is_empty(), "{after:?}");
     }
 }
+
+#[test]
+fn a_kernel_that_never_ends_is_a_timeout() {
+    needs_cc!();
+    let text = SAXPY
+        .replace(
+            "[[tasks]]",
+            "[buffers.u]\ndtype = \"u32\"\nshape = [1]\n[[tasks]]",
+        )
+        .replace("\"saxpy\"", "\"forever\"")
+        .replace(
+            "args = [2.0, \"x\", \"y\", { u32 = 1000 }]",
+            "args = [\"u\"]",
+        );
+    let job = Job::new(&text);
+    let before = job.names();
+    let mut command = job.command(&["run", "job.toml"]);
+    let run = common::finish(command.env("HCQDEV_WAIT_TIMEOUT_MS", "200"));
+    assert_eq!(run.code, 3, "{}{}", run.stdout, run.stderr);
+    for words in [
+        "timed out",
+        "HCQDEV_WAIT_TIMEOUT_MS",
+        "job.toml:",
+        "forever",
+    ] {
+        assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
+    }
+    assert_eq!(job.names(), before);
+}
+
+#[test]
+fn a_kernel_that_crashes_the_process_leaves_nothing() {
+    needs_cc!();
+    let job = Job::new(SAXPY);
+    let source =
+        common::KERNELS.replace("args->y[at] += args->a", "*(volatile float *)0 = args->a");
+    job.file("k.c", source.as_bytes());
+    let before = job.names();
+    let out = job
+        .command(&["run", "job.toml", "--trace", "t.json"])
+        .output()
+        .unwrap();
+    assert_ne!(out.status.code(), Some(0));
+    assert_eq!(job.names(), before);
+}
+
+#[test]
+fn a_full_standard_output_is_an_io_error() {
+    let job = Job::new("");
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let status = job.command(&["devices"]).stdout(full).status().unwrap();
+    assert_eq!(status.code(), Some(4));
+}

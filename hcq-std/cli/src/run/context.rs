@@ -27,21 +27,36 @@ impl Context<'_> {
         self.job.buffers.get(index).map_or("", |b| b.name.as_str())
     }
 
+    /// Waits for a submission of one command: see [`wait_watching`](Self::wait_watching).
+    pub(super) fn wait(&self, point: &Point) -> Result<()> {
+        self.wait_watching(point, || 0, |failure| failure)
+    }
+
     /// Waits for a submission: until it is done, the device fails, the user asks to stop, or nothing has moved for as
-    /// long as the device allows. `progress` is any number that changes when something moves.
-    pub(super) fn wait(&self, point: &Point, progress: impl Fn() -> u64) -> Result<()> {
+    /// long as the device allows. `progress` is any number that changes when something moves; `explain` adds to the
+    /// failure in the last case.
+    pub(super) fn wait_watching(
+        &self,
+        point: &Point,
+        progress: impl Fn() -> u64,
+        explain: impl FnOnce(Failure) -> Failure,
+    ) -> Result<()> {
         let mut seen = progress();
         let mut since = Instant::now();
         loop {
             self.interrupt.check()?;
-            match point.wait_timeout(SLICE) {
+            match point.wait_timeout(SLICE.min(self.device.wait_timeout())) {
                 Ok(()) => return Ok(()),
-                Err(error @ Error::Timeout { .. }) => {
+                Err(Error::Timeout { .. }) => {
                     let now = progress();
                     if now != seen {
                         (seen, since) = (now, Instant::now());
                     } else if since.elapsed() >= self.device.wait_timeout() {
-                        return Err(device_failure(&error).into());
+                        let ms = self.device.wait_timeout().as_millis();
+                        let what =
+                            format!("the wait for the device timed out: no progress for {ms} ms");
+                        let help = "HCQDEV_WAIT_TIMEOUT_MS sets how long waits may stand still";
+                        return Err(explain(Failure::new(Exit::Device, what).help(help)).into());
                     }
                 }
                 Err(error) => return Err(device_failure(&error).into()),

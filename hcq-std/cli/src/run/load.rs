@@ -39,7 +39,7 @@ pub(super) struct Restore(Bound);
 impl Restore {
     pub(super) fn run(&mut self, context: &Context<'_>) -> Result<()> {
         let point = self.0.submit().map_err(|e| device_failure(&e))?;
-        context.wait(&point, || 0)
+        context.wait(&point)
     }
 }
 
@@ -208,7 +208,7 @@ fn from_file(
     };
     for start in (0..buffer.len()).step_by(PIECE) {
         let point = copied(start).map_err(|e| device_failure(&e))?;
-        context.wait(&point, || 0)?;
+        context.wait(&point)?;
     }
     Ok(offset)
 }

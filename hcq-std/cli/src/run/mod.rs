@@ -19,7 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::job::{Job, Work};
 use crate::launch::{self, Checked};
 use crate::plan::{self, Engine, Plan};
-use crate::show::profile::{LaunchTimes, Profile, TimedTask};
+use crate::show::profile::{LaunchTimes, Profile, Span, TimedTask};
 use crate::show::report::Report;
 
 use context::Context;
@@ -173,7 +173,8 @@ fn launch_all(
         let last = queues.submit(round)?;
         let host = context.device.now_ns().saturating_sub(submit);
         if let Some(last) = last {
-            context.wait(&last, || queues.progress())?;
+            let explain = |failure: Failure| stuck(context.job, &queues.spans(), submit, failure);
+            context.wait_watching(&last, || queues.progress(), explain)?;
         }
         if launches.len() == KEPT {
             launches.pop_front();
@@ -188,6 +189,16 @@ fn launch_all(
         }
     }
     Ok(launches.into())
+}
+
+/// Says which task has begun in the launch submitted at that time, and has not ended.
+fn stuck(job: &Job, spans: &[Span], submit: u64, mut failure: Failure) -> Failure {
+    let runs = |s: &Span| s.start >= submit && s.end < s.start;
+    let Some(task) = spans.iter().position(runs).and_then(|i| job.tasks.get(i)) else {
+        return failure;
+    };
+    failure.what += &format!("; {:?} has begun and does not end", task.name);
+    failure.at(job.place(&task.at))
 }
 
 /// A bar on standard error, where that is a terminal; it shows itself when the first position is set.

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "launches kernels, which are foreign code")]
 
-use hcq_std::{Arg, Bound, Commands, Error, Grid, Point, Queue, Region, Signal, Var, View};
+use hcq_std::{Arg, Bound, Commands, Device, Error, Grid, Point, Queue, Signal, Var, View};
 
 use super::context::{Context, device_failure};
 use super::load::Buffers;
@@ -20,8 +20,35 @@ pub(super) struct Queues {
     /// Each with its one variable, the number of the launch. A task that has ended in launch `n` sets its signal to
     /// `n`, so signals need no reset in between.
     bound: Vec<(Bound, Var)>,
-    /// When each task ran, in the order of the job.
-    regions: Vec<Region>,
+    marks: Vec<Marks>,
+}
+
+/// Signals that note when a task began and ended. Unlike the library's regions they can be read in between, which
+/// tells what a device is stuck in.
+struct Marks {
+    start: Signal,
+    end: Signal,
+    /// For other queues, if any waits.
+    done: Option<Signal>,
+}
+
+impl Marks {
+    fn new(device: &Device, waited_for: bool) -> Recorded<Self> {
+        let done = waited_for.then(|| device.signal()).transpose()?;
+        Ok(Self {
+            start: device.signal()?,
+            end: device.signal()?,
+            done,
+        })
+    }
+
+    /// What was noted last; the two may be of different launches until the task has ended.
+    fn span(&self) -> Span {
+        Span {
+            start: self.start.timestamp(),
+            end: self.end.timestamp(),
+        }
+    }
 }
 
 /// What recording needs to know.
@@ -31,9 +58,7 @@ struct Recorder<'a> {
     checked: &'a [Checked],
     plan: &'a Plan,
     buffers: &'a Buffers,
-    /// For tasks that other queues wait for.
-    done: Vec<Option<Signal>>,
-    regions: Vec<Option<Region>>,
+    marks: &'a [Marks],
 }
 
 impl Queues {
@@ -45,31 +70,26 @@ impl Queues {
         plan: &Plan,
         buffers: &Buffers,
     ) -> Result<Self> {
-        let signal = |signals: bool| signals.then(|| context.device.signal()).transpose();
-        let done = plan
+        let marks = plan
             .tasks
             .iter()
-            .map(|t| signal(t.signals))
-            .collect::<Recorded<Vec<_>>>();
-        let done = done.map_err(|e| device_failure(&e))?;
-        let regions = plan.tasks.iter().map(|_| None).collect();
-        let mut recorder = Recorder {
+            .map(|t| Marks::new(context.device, t.signals));
+        let marks = marks
+            .collect::<Recorded<Vec<_>>>()
+            .map_err(|e| device_failure(&e))?;
+        let recorder = Recorder {
             context,
             programs,
             checked,
             plan,
             buffers,
-            done,
-            regions,
+            marks: &marks,
         };
         let mut bound = Vec::new();
         for (index, &id) in plan.queues.iter().enumerate() {
             bound.push(recorder.queue(index, id)?);
         }
-        Ok(Self {
-            bound,
-            regions: recorder.regions.into_iter().flatten().collect(),
-        })
+        Ok(Self { bound, marks })
     }
 
     /// Launches all queues; nothing of an earlier launch may be in flight. The point is the last one's, and covers
@@ -93,18 +113,12 @@ impl Queues {
 
     /// When each task of the last launch ran.
     pub(super) fn spans(&self) -> Vec<Span> {
-        let span = |r: &Region| {
-            r.times().map_or(Span { start: 0, end: 0 }, |t| Span {
-                start: t.start_ns,
-                end: t.end_ns,
-            })
-        };
-        self.regions.iter().map(span).collect()
+        self.marks.iter().map(Marks::span).collect()
     }
 }
 
 impl Recorder<'_> {
-    fn queue(&mut self, queue: usize, id: QueueId) -> Result<(Bound, Var)> {
+    fn queue(&self, queue: usize, id: QueueId) -> Result<(Bound, Var)> {
         let opened = match id.engine {
             Engine::Compute => self.context.device.compute_queue(id.index),
             Engine::Copy => self.context.device.copy_queue(id.index),
@@ -133,23 +147,24 @@ impl Recorder<'_> {
 
     /// Waits for tasks of other queues, runs the task between two timestamps, and tells other queues.
     fn task(
-        &mut self,
+        &self,
         commands: &mut Commands,
         round: Var,
         engine: Engine,
         task: usize,
     ) -> Recorded<()> {
-        let (Some(placed), Some(declared), Some(checked)) = (
+        let (Some(placed), Some(declared), Some(checked), Some(marks)) = (
             self.plan.tasks.get(task),
             self.context.job.tasks.get(task),
             self.checked.get(task),
+            self.marks.get(task),
         ) else {
             return Ok(());
         };
         for signal in placed
             .waits
             .iter()
-            .filter_map(|&w| self.done.get(w)?.as_ref())
+            .filter_map(|&w| self.marks.get(w)?.done.as_ref())
         {
             commands.wait(signal, round)?;
         }
@@ -157,7 +172,7 @@ impl Recorder<'_> {
             // What other queues and the host wrote is seen from here on.
             commands.memory_barrier()?;
         }
-        let region = commands.begin(&declared.name)?;
+        commands.timestamp(&marks.start)?;
         match (&declared.work, &checked.ready, self.programs.kernel(task)) {
             (Work::Kernel(launch), Ready::Kernel(args), Some(kernel)) => {
                 let args = args
@@ -174,12 +189,9 @@ impl Recorder<'_> {
             }
             _ => {}
         }
-        commands.end(&region)?;
-        if let Some(Some(done)) = self.done.get(task) {
+        commands.timestamp(&marks.end)?;
+        if let Some(done) = &marks.done {
             commands.signal(done, round)?;
-        }
-        if let Some(place) = self.regions.get_mut(task) {
-            *place = Some(region);
         }
         Ok(())
     }

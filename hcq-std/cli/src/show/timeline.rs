@@ -1,5 +1,6 @@
 //! The last launch as a picture: a lane per queue, a bar per task, lines for what waits for what.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -77,6 +78,7 @@ pub fn draw(profile: &Profile) -> String {
     let more = if profile.tasks.len() > rows { ROW } else { 0.0 };
     let height = table + ROW * (rows as f64 + 1.0) + more + MARGIN;
 
+    let fills = fills(profile);
     let mut svg = String::new();
     open(&mut svg, height);
     title(&mut svg, profile, total);
@@ -111,9 +113,9 @@ pub fn draw(profile: &Profile) -> String {
     }
     let bar_top = |queue: usize| lanes_top + LANE * queue as f64 + (LANE - BAR) - 6.0;
     draw_dependencies(&mut svg, profile, &spans, &scale, &bar_top);
-    draw_bars(&mut svg, profile, &spans, &scale, &bar_top);
+    draw_bars(&mut svg, profile, &spans, &fills, &scale, &bar_top);
     draw_legend(&mut svg, lanes_bottom + 26.0);
-    draw_table(&mut svg, profile, &spans, table, rows);
+    draw_table(&mut svg, profile, &spans, &fills, table, rows);
     svg.push_str("</svg>\n");
     svg
 }
@@ -265,6 +267,7 @@ fn draw_bars(
     svg: &mut String,
     profile: &Profile,
     spans: &[Span],
+    fills: &[&str],
     scale: &Scale,
     bar_top: &dyn Fn(usize) -> f64,
 ) {
@@ -276,7 +279,7 @@ fn draw_bars(
         let (task, span) = (&profile.tasks[i], spans[i]);
         let (x, y) = (scale.x(span.start), bar_top(task.queue));
         let width = (scale.x(span.end) - x).max(1.0);
-        let fill = fill(profile, i);
+        let fill = fills[i];
         line(
             svg,
             format_args!(
@@ -312,21 +315,18 @@ fn draw_bars(
     }
 }
 
-fn fill(profile: &Profile, task: usize) -> &'static str {
-    let task = &profile.tasks[task];
-    if task.is_copy {
-        return "url(#copy)";
+/// Each task's fill: tasks that run the same kernel look the same.
+fn fills(profile: &Profile) -> Vec<&'static str> {
+    let mut kinds: HashMap<&str, usize> = HashMap::new();
+    let mut fills = Vec::new();
+    for task in &profile.tasks {
+        let next = kinds.len();
+        fills.push(match task.is_copy {
+            true => "url(#copy)",
+            false => COLOURS[*kinds.entry(&task.what).or_insert(next) % COLOURS.len()],
+        });
     }
-    let mut kinds: Vec<&str> = Vec::new();
-    for other in profile.tasks.iter().filter(|t| !t.is_copy) {
-        if !kinds.contains(&other.what.as_str()) {
-            kinds.push(&other.what);
-        }
-        if other.what == task.what {
-            break;
-        }
-    }
-    COLOURS[(kinds.len() - 1) % COLOURS.len()]
+    fills
 }
 
 fn draw_legend(svg: &mut String, y: f64) {
@@ -367,7 +367,14 @@ fn draw_legend(svg: &mut String, y: f64) {
     );
 }
 
-fn draw_table(svg: &mut String, profile: &Profile, spans: &[Span], top: f64, rows: usize) {
+fn draw_table(
+    svg: &mut String,
+    profile: &Profile,
+    spans: &[Span],
+    fills: &[&str],
+    top: f64,
+    rows: usize,
+) {
     let columns = [
         MARGIN + 26.0,
         MARGIN + 62.0,
@@ -390,7 +397,7 @@ fn draw_table(svg: &mut String, profile: &Profile, spans: &[Span], top: f64, row
             format_args!(
                 r##"<rect x="{MARGIN}" y="{:.1}" width="16" height="11" fill="{}" stroke="#5b6570" stroke-width="0.8"/>"##,
                 y - 10.0,
-                fill(profile, i)
+                fills[i]
             ),
         );
         let queue = profile.queues.get(task.queue).map_or("", String::as_str);
