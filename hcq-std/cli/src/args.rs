@@ -21,6 +21,8 @@ pub struct Args {
 #[non_exhaustive]
 pub enum Command {
     /// Run the tasks of a job file, check and write its outputs
+    ///
+    /// The programs that a job names are native code and run inside this process: run only jobs that you trust.
     #[command(after_help = EXIT_CODES)]
     Run(RunArgs),
     /// Check that a device does what every device must do

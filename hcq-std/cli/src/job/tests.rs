@@ -409,6 +409,41 @@ fn empty_and_absurd_files() {
     assert!(said(&long).len() < 2_000);
 }
 
+/// The reference in the README is read by the code that it describes.
+#[test]
+fn the_readme_tells_the_truth() {
+    let readme = include_str!("../../README.md");
+    let (_, rest) = readme.split_once("```toml\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let job = read(text).unwrap();
+    assert_eq!(
+        (job.buffers.len(), job.tasks.len(), job.outputs.len()),
+        (3, 2, 1)
+    );
+    // Every key that is known is shown: each has a comment or a value in the reference.
+    for key in [
+        "flags",
+        "shape",
+        "fill",
+        "local_memory",
+        "reads",
+        "writes",
+        "queue",
+        "expect",
+        "rtol",
+        "atol",
+    ] {
+        assert!(text.lines().any(|l| l.starts_with(key)), "{key}");
+    }
+    for line in crate::exit::EXIT_CODES.lines().skip(1) {
+        let (code, meaning) = line.trim().split_once(' ').unwrap();
+        assert!(
+            readme.contains(&format!("| {code} | {} |", meaning.trim())),
+            "{line}"
+        );
+    }
+}
+
 #[test]
 fn names_may_be_quoted() {
     let text = "[buffers.\"a b\"]\ndtype = \"f32\"\nshape = 1\n[[tasks]]\ncopy = { from = \"a b\", to = \"a b\" }\n";

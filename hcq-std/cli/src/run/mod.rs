@@ -54,7 +54,9 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Report> {
         inputs: &inputs,
         interrupt,
     };
-    let result = run_on(&context, outputs, args);
+    let bar = progress(args.repeat.get().into(), args.json);
+    let result = run_on(&context, outputs, args, &bar);
+    bar.finish_and_clear();
     if result.is_err()
         && matches!(
             device.latest().wait_timeout(GRACE),
@@ -99,9 +101,13 @@ fn open(args: &RunArgs, job: &Job) -> Result<Device> {
     })
 }
 
-fn run_on(context: &Context<'_>, outputs: Outputs, args: &RunArgs) -> Result<Report> {
+fn run_on(
+    context: &Context<'_>,
+    outputs: Outputs,
+    args: &RunArgs,
+    bar: &ProgressBar,
+) -> Result<Report> {
     let repeat = u64::from(args.repeat.get());
-    let bar = progress(repeat, args.json);
     let Context {
         device,
         job,
@@ -119,7 +125,7 @@ fn run_on(context: &Context<'_>, outputs: Outputs, args: &RunArgs) -> Result<Rep
     let began = Instant::now();
     let mut queues = Queues::record(context, &programs, &checked, &plan, &buffers)?;
     let record_ns = nanoseconds(began.elapsed());
-    let launches = launch_all(context, &mut queues, &buffers, repeat, &bar)?;
+    let launches = launch_all(context, &mut queues, &buffers, repeat, bar)?;
     let profile = Profile {
         device: device.name().to_owned(),
         queues: plan
@@ -143,7 +149,6 @@ fn run_on(context: &Context<'_>, outputs: Outputs, args: &RunArgs) -> Result<Rep
         timeline: None,
     };
     outputs.write(context, &buffers, &mut report)?;
-    bar.finish_and_clear();
     Ok(report)
 }
 
