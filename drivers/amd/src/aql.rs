@@ -1,0 +1,3 @@
+//! AQL: 64-byte packets in a ring.
+
+pub mod dispatch;

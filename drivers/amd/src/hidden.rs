@@ -1,0 +1,160 @@
+//! Hidden arguments: what the compiler adds behind a kernel's own, and a launch fills in.
+//!
+//! Names are the values of `.value_kind` in the metadata of code objects (`AMDGPUUsage`). What needs a host service
+//! (`printf`, host calls, device-side queues) finds a null pointer.
+
+use hcq_nostd::patch::{Formula, PatchList, Store};
+use hcq_nostd::record::{Block, Operand, RecordError};
+use hcq_nostd::value::{Fit, Value, Var};
+
+/// What a hidden argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum HiddenKind {
+    /// `hidden_global_offset_x`, `y`, `z`: 8 bytes; zero.
+    GlobalOffset(u8),
+    /// `hidden_block_count_x`, `y`, `z`: 4 bytes; whole work-groups.
+    BlockCount(u8),
+    /// `hidden_group_size_x`, `y`, `z`: 2 bytes; work-items per group.
+    GroupSize(u8),
+    /// `hidden_remainder_x`, `y`, `z`: 2 bytes; work-items in the last group if it is smaller. Launches have whole groups
+    /// only: zero.
+    Remainder(u8),
+    /// `hidden_grid_dims`: 2 bytes; dimensions in use.
+    GridDims,
+    /// `hidden_dynamic_lds_size`: 4 bytes; group-local memory beyond what the kernel declares.
+    DynamicLdsSize,
+    /// `hidden_private_base`: 4 bytes; the upper half of the private aperture's address.
+    PrivateBase,
+    /// `hidden_shared_base`: 4 bytes; the upper half of the shared aperture's address.
+    SharedBase,
+    /// `hidden_queue_ptr`: 8 bytes; the address of the queue's `amd_queue_t`.
+    QueuePtr,
+    /// A host service that is not there, or nothing: zero. `hidden_none`, `hidden_printf_buffer`,
+    /// `hidden_hostcall_buffer`, `hidden_default_queue`, `hidden_completion_action`, `hidden_multigrid_sync_arg`,
+    /// `hidden_heap_v1`.
+    Null,
+}
+
+impl HiddenKind {
+    /// The kind of this name, and its bytes; `None` if it is no hidden argument known here.
+    pub fn named(name: &str) -> Option<(Self, u32)> {
+        if let Some((prefix, dimension)) = name.rsplit_once('_') {
+            let d = match dimension {
+                "x" => Some(0),
+                "y" => Some(1),
+                "z" => Some(2),
+                _ => None,
+            };
+            match (prefix, d) {
+                ("hidden_global_offset", Some(d)) => return Some((Self::GlobalOffset(d), 8)),
+                ("hidden_block_count", Some(d)) => return Some((Self::BlockCount(d), 4)),
+                ("hidden_group_size", Some(d)) => return Some((Self::GroupSize(d), 2)),
+                ("hidden_remainder", Some(d)) => return Some((Self::Remainder(d), 2)),
+                _ => {}
+            }
+        }
+        Some(match name {
+            "hidden_grid_dims" => (Self::GridDims, 2),
+            "hidden_dynamic_lds_size" => (Self::DynamicLdsSize, 4),
+            "hidden_private_base" => (Self::PrivateBase, 4),
+            "hidden_shared_base" => (Self::SharedBase, 4),
+            "hidden_queue_ptr" => (Self::QueuePtr, 8),
+            "hidden_none"
+            | "hidden_printf_buffer"
+            | "hidden_hostcall_buffer"
+            | "hidden_default_queue"
+            | "hidden_completion_action"
+            | "hidden_multigrid_sync_arg"
+            | "hidden_heap_v1" => (Self::Null, 8),
+            _ => return None,
+        })
+    }
+}
+
+/// A hidden argument's place in the argument block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct HiddenSlot {
+    /// What it is.
+    pub kind: HiddenKind,
+    /// Byte offset.
+    pub offset: u32,
+    /// Bytes: 1, 2, 4 or 8.
+    pub size: u8,
+}
+
+impl HiddenSlot {
+    /// Fills the memory for slots before use.
+    pub const EMPTY: Self = Self {
+        kind: HiddenKind::Null,
+        offset: 0,
+        size: 8,
+    };
+}
+
+/// What hidden arguments are filled with beside a launch's sizes: upper halves of the apertures' addresses, and the
+/// queue's `amd_queue_t`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Apertures {
+    /// Upper half of the private aperture's address.
+    pub private_base_hi: u32,
+    /// Upper half of the shared aperture's address.
+    pub shared_base_hi: u32,
+    /// Device address of `amd_queue_t`; zero for a queue without.
+    pub queue: u64,
+}
+
+/// Dimensions in use: up to the last whose size is not one, or not known now.
+fn dimensions(groups: &[Value; 3], local: &[Value; 3]) -> u64 {
+    let one = (&Value::Imm(1), &Value::Imm(1));
+    let last = groups.iter().zip(local).rposition(|sizes| sizes != one);
+    last.map_or(1, |d| d as u64 + 1)
+}
+
+/// Writes hidden arguments; variables become patch sites.
+pub(crate) fn write(
+    slots: &[HiddenSlot],
+    list: &mut PatchList<'_>,
+    block: &mut Block<'_, '_>,
+    (groups, local): (&[Value; 3], &[Value; 3]),
+    local_memory: u32,
+    apertures: &Apertures,
+) -> Result<(), RecordError> {
+    let of =
+        |sizes: &[Value; 3], d: u8| sizes.get(usize::from(d)).copied().unwrap_or(Value::Imm(0));
+    for slot in slots {
+        let (value, operand) = match slot.kind {
+            HiddenKind::BlockCount(d) => (of(groups, d), Operand::Groups(d)),
+            HiddenKind::GroupSize(d) => (of(local, d), Operand::Local(d)),
+            HiddenKind::GridDims => (dimensions(groups, local).into(), Operand::Kernargs),
+            HiddenKind::DynamicLdsSize => (local_memory.into(), Operand::LocalMemory),
+            HiddenKind::PrivateBase => (apertures.private_base_hi.into(), Operand::Kernargs),
+            HiddenKind::SharedBase => (apertures.shared_base_hi.into(), Operand::Kernargs),
+            HiddenKind::QueuePtr => (apertures.queue.into(), Operand::Kernargs),
+            HiddenKind::GlobalOffset(_) | HiddenKind::Remainder(_) | HiddenKind::Null => {
+                (Value::Imm(0), Operand::Kernargs)
+            }
+        };
+        let store = match slot.size {
+            1 => Store::W8,
+            2 => Store::W16,
+            4 => Store::W32,
+            _ => Store::W64,
+        };
+        let formula = match slot.kind {
+            HiddenKind::BlockCount(_) | HiddenKind::GroupSize(_) => Formula {
+                fit: Fit::count(store.bytes() as u8 * 8),
+                ..Formula::narrow(Var::new(0), store)
+            },
+            _ => Formula::narrow(Var::new(0), store),
+        };
+        block.value(list, slot.offset as usize, value, &formula, operand)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

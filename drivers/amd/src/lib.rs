@@ -1,0 +1,33 @@
+//! AMD GPUs as devices of hardware command queues.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`chips`] | the chips that this driver knows, and how they differ, as data |
+//! | [`device`] | one GPU as a process uses it: chip, register addresses, XCCs, event |
+//! | [`kernel`] | what a launch needs to know of a loaded kernel: registers, properties, arguments |
+//! | [`scratch`] | scratch memory: how much, its registers and descriptors |
+//! | [`pm4`] | packets of the compute engines' command processor, and the compute queue that records them |
+#![no_std]
+#![deny(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod aql;
+pub mod chips;
+pub mod device;
+pub mod hidden;
+pub mod kernel;
+pub mod malformed;
+pub mod pm4;
+pub mod scratch;
+pub mod sdma;

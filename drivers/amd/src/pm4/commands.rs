@@ -1,0 +1,164 @@
+//! The commands that queues of PM4 words have, whether they run them from a ring or from an AQL packet.
+
+use hcq_nostd::queue::{SignalAt, WriteWidth};
+use hcq_nostd::record::{Command, Operand, RecordError};
+use hcq_nostd::value::Value;
+
+use super::acquire_mem::AcquireMem;
+use super::pred_exec::PredExec;
+use super::release_mem::{DataSel, Flush, IntSel, ReleaseMem};
+use super::wait_reg_mem::{Function, Poll, WaitRegMem};
+use crate::device::Device;
+
+/// A signal lies at a multiple of 16.
+const SIGNAL_ALIGN_LOG2: u8 = 4;
+
+/// What `encode` appends runs on the first XCC only.
+#[inline]
+fn on_first_xcc(
+    device: &Device,
+    c: &mut Command<'_, '_>,
+    encode: impl FnOnce(&mut Command<'_, '_>) -> Result<(), RecordError>,
+) -> Result<(), RecordError> {
+    if device.xccs() == 1 {
+        encode(c)
+    } else {
+        PredExec::around(1, c, encode)
+    }
+}
+
+pub(crate) fn signal(
+    device: &Device,
+    c: &mut Command<'_, '_>,
+    signal: SignalAt,
+    value: Value,
+) -> Result<(), RecordError> {
+    on_first_xcc(device, c, |c| {
+        let release = ReleaseMem {
+            flush: device.chip().release,
+            data: DataSel::Low32(value),
+            interrupt: IntSel::None,
+            address: signal.address,
+            context: 0,
+        };
+        release.record_as(c, Operand::Signal, SIGNAL_ALIGN_LOG2)?;
+        let Some(event) = device.event().filter(|_| signal.notify) else {
+            return Ok(());
+        };
+        let wake = ReleaseMem {
+            flush: Flush::NONE,
+            data: DataSel::Low32(event.id().into()),
+            interrupt: IntSel::AfterWrite,
+            address: event.mailbox().into(),
+            context: if device.chip().event_context {
+                event.id()
+            } else {
+                0
+            },
+        };
+        wake.record(c)
+    })
+}
+
+pub(crate) fn wait(
+    c: &mut Command<'_, '_>,
+    signal: SignalAt,
+    value: Value,
+) -> Result<(), RecordError> {
+    let wait = WaitRegMem {
+        function: Function::GreaterEqual,
+        poll: Poll::Memory(signal.address),
+        reference: value,
+        mask: u32::MAX,
+        poll_interval: WaitRegMem::POLL_INTERVAL,
+    };
+    wait.record_as(c, Operand::Signal, SIGNAL_ALIGN_LOG2)
+}
+
+pub(crate) fn timestamp(
+    device: &Device,
+    c: &mut Command<'_, '_>,
+    signal: SignalAt,
+) -> Result<(), RecordError> {
+    on_first_xcc(device, c, |c| {
+        // The first one only waits for the end of the pipe.
+        let end = ReleaseMem {
+            flush: Flush::NONE,
+            data: DataSel::None,
+            interrupt: IntSel::AfterWrite,
+            address: Value::Imm(0),
+            context: 0,
+        };
+        end.record(c)?;
+        let clock = ReleaseMem {
+            data: DataSel::GpuClock,
+            interrupt: IntSel::None,
+            address: signal.address + 8,
+            ..end
+        };
+        clock.record_as(c, Operand::Signal, 3)?;
+        AcquireMem::all(device.chip().acquire_all).record(c);
+        Ok(())
+    })
+}
+
+pub(crate) fn write(
+    c: &mut Command<'_, '_>,
+    address: Value,
+    value: Value,
+    width: WriteWidth,
+) -> Result<(), RecordError> {
+    let data = match width {
+        WriteWidth::W32 => DataSel::Low32(value),
+        WriteWidth::W64 => DataSel::Data64(value),
+    };
+    ReleaseMem {
+        flush: Flush::NONE,
+        data,
+        interrupt: IntSel::None,
+        address,
+        context: 0,
+    }
+    .record(c)
+}
+
+pub(crate) fn poll_bit(
+    c: &mut Command<'_, '_>,
+    address: Value,
+    mask: u32,
+    expect: Value,
+) -> Result<(), RecordError> {
+    if let Some(bits) = expect.imm().filter(|v| v & !u64::from(mask) != 0) {
+        // No word can ever match.
+        return Err(RecordError::Limit {
+            operand: Operand::Data,
+            value: bits,
+            max: mask.into(),
+        });
+    }
+    let wait = WaitRegMem {
+        function: Function::Equal,
+        poll: Poll::Memory(address),
+        reference: expect,
+        mask,
+        poll_interval: WaitRegMem::POLL_INTERVAL,
+    };
+    wait.record(c)
+}
+
+pub(crate) fn memory_barrier(device: &Device, c: &mut Command<'_, '_>) -> Result<(), RecordError> {
+    let (registers, client) = (device.registers(), device.hdp_client());
+    let flush = WaitRegMem {
+        function: Function::GreaterEqual,
+        poll: Poll::Request {
+            request: registers.hdp_flush_req,
+            done: registers.hdp_flush_done,
+        },
+        reference: client.mask().into(),
+        mask: client.mask(),
+        poll_interval: WaitRegMem::POLL_INTERVAL,
+    };
+    flush.record(c)?;
+    AcquireMem::all(device.chip().acquire_all).record(c);
+    Ok(())
+}

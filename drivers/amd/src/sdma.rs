@@ -1,0 +1,5 @@
+//! SDMA: copy engines.
+
+mod version;
+
+pub use version::{Unsupported, Version};
