@@ -10,7 +10,7 @@ use hcq_nostd::fault::{DeviceState, FaultCell, FaultRecord};
 use hcq_nostd::mem::{self, AccessError, Region, SharedWord, SharedWords};
 use hcq_nostd::patch::{
     BuildError, Derived, Formula, PatchError, PatchList, PatchTable, Patcher, Site, Store,
-    TableError, Term,
+    SumError, TableError, Term,
 };
 use hcq_nostd::profile::{ProfileSlots, TickRate, Times};
 use hcq_nostd::record::{Block, Command, Operand, RecordError, Recorder};
@@ -155,6 +155,7 @@ fn patches() {
         PatchList::product
     );
     keep!(PatchList::table_words, PatchList::build);
+    keep!(PatchList::sum);
     keep!(
         PatchTable::parse,
         PatchTable::as_bytes,
@@ -173,6 +174,7 @@ fn patches() {
     );
     keep!(Patcher::is_dirty, Patcher::apply);
     text::<BuildError>();
+    text::<SumError>();
     text::<TableError>();
     text::<PatchError>();
 }
@@ -206,7 +208,7 @@ fn recording() {
         Command::set_pair,
         Command::pair_high_first
     );
-    keep!(Command::formula, Command::set_value);
+    keep!(Command::formula, Command::set_formula, Command::set_value);
     keep!(
         Block::new,
         Block::len,
@@ -250,7 +252,11 @@ fn rings() {
         Ring::consumed
     );
     keep!(Ring::keep_free, Ring::reserve);
-    keep!(Ring::reserve_in_one_piece, Ring::reserve_to_end);
+    keep!(
+        Ring::reserve_in_one_piece,
+        Ring::reserve_to_end,
+        Ring::resume
+    );
     keep!(
         Hole::first,
         Hole::len,
