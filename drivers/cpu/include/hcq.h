@@ -99,6 +99,19 @@ HCQ_ASSERT_(size, sizeof(struct hcq_group) == 56);
     void name(const struct name##_args *args __attribute__((unused)),                      \
               const struct hcq_group *group __attribute__((unused)))
 
+/*
+ * HCQ_KERNEL_NO_ARGS(name) { body }
+ *
+ * A kernel that takes nothing, which HCQ_KERNEL cannot say: C has no structs without
+ * members. `args` points to nothing.
+ */
+#define HCQ_KERNEL_NO_ARGS(name)                                                           \
+    HCQ_EXTERN_C HCQ_EXPORT const char name##_hcq_args[];                                  \
+    const char name##_hcq_args[] = "";                                                     \
+    HCQ_EXTERN_C HCQ_EXPORT void name(const void *args, const struct hcq_group *group);    \
+    void name(const void *args __attribute__((unused)),                                    \
+              const struct hcq_group *group __attribute__((unused)))
+
 /* Position in the whole launch of work-item `item` of this group, in dimension `dim`. */
 static inline uint64_t hcq_global_id(const struct hcq_group *group, uint32_t item, unsigned dim)
 {
