@@ -80,12 +80,14 @@ impl Arg<'_> {
         match (&self.core, info.kind) {
             (CoreArg::Buffer(_), ArgKind::Buffer | ArgKind::ConstBuffer) => {
                 match (self.ty, info.ty) {
-                    (Some(given), Some(wanted)) => given.size() == 1 || same(given, wanted),
+                    (Some(given), Some(wanted)) => {
+                        given == wanted || given.size() == 1 || same(given, wanted)
+                    }
                     _ => true,
                 }
             }
             (CoreArg::Scalar { size, .. }, ArgKind::Scalar) => match (self.ty, info.ty) {
-                (Some(given), Some(wanted)) => same(given, wanted),
+                (Some(given), Some(wanted)) => given == wanted || same(given, wanted),
                 (_, wanted) => wanted.is_none_or(|w| w.size() == u32::from(*size)),
             },
             _ => false,

@@ -19,6 +19,7 @@ use hcq_nostd::signal::Width;
 use hcq_nostd::value::Value;
 
 use crate::Error;
+use crate::arg::Grid;
 
 /// The two kinds of queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,9 +109,7 @@ pub(crate) struct Exec<'a> {
     pub(crate) id: RegionId,
     pub(crate) offset: usize,
     pub(crate) len: usize,
-    pub(crate) groups: [Value; 3],
-    pub(crate) local: [Value; 3],
-    pub(crate) local_memory: u32,
+    pub(crate) grid: &'a Grid,
 }
 
 /// A command with no vendor in it.

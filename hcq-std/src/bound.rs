@@ -14,8 +14,8 @@ use hcq_nostd::value::Var;
 
 use crate::Error;
 use crate::backend::QueueId;
-use crate::device::{Inner, Work};
 use crate::heap::Allocation;
+use crate::inner::{Inner, Work};
 use crate::lent::Lent;
 use crate::point::Point;
 use crate::queue::Commands;
@@ -223,7 +223,7 @@ impl Patches {
     fn new(source: &Recording, regions: Vec<Region<'static>>) -> Result<Self, Error> {
         let mut sites = vec![Site::EMPTY; source.filed.len()];
         let mut list = PatchList::new(&mut sites, &mut []);
-        let failed = |e| crate::device::no_room(hcq_nostd::record::RecordError::Patch(e));
+        let failed = |e| crate::inner::no_room(hcq_nostd::record::RecordError::Patch(e));
         for _ in 0..source.vars {
             list.var().map_err(failed)?;
         }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Error;
-use crate::device::Inner;
 use crate::heap::Allocation;
+use crate::inner::Inner;
 
 /// What a buffer may hold: plain bytes with no padding, no pointers and no invalid values.
 pub trait Element: FromBytes + IntoBytes + Immutable + KnownLayout + Send + Sync + 'static {}

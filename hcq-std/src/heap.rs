@@ -11,7 +11,7 @@
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hcq_nostd::mem::Region;
@@ -46,7 +46,9 @@ impl Progress {
 
     /// Called before the work is published, so that nothing runs that is not counted.
     pub(crate) fn submitting(&self, point: u64) {
-        self.latest.store(point, Ordering::SeqCst);
+        // ORDER: released once more by the ring's put. Who hides memory and then loads this with the fence in `reap`
+        // sees every submission of which an engine may have translated an address before.
+        self.latest.store(point, Ordering::Release);
     }
 
     pub(crate) fn reached(&self, point: u64) {
@@ -176,6 +178,8 @@ impl Heap {
             }
             if let (false, Buried::Memory(memory)) = (grave.hidden, &grave.what) {
                 self.backend.hide(memory);
+                // ORDER: between the change of the address space and the look at what was submitted by then.
+                fence(Ordering::SeqCst);
                 grave.hidden = true;
                 grave.point = self.progress.latest();
                 // Looked at again: with nothing in flight the bytes go back at once.

@@ -82,6 +82,8 @@ mod device;
 mod env;
 mod error;
 mod heap;
+mod inner;
+mod launch;
 mod lent;
 mod options;
 mod point;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hcq_nostd::timeline::Point as CorePoint;
 
 use crate::Error;
-use crate::device::Inner;
+use crate::inner::Inner;
 
 /// A submission. When it is complete, so are all that were submitted to the device before it, on any queue.
 #[derive(Clone, Debug)]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::Error;
-use crate::device::{Device, Inner};
+use crate::device::Device;
+use crate::inner::Inner;
 use crate::signal::Signal;
 
 /// Start and end of something, in nanoseconds of the device's clock ([`Device::now_ns`]).

@@ -16,8 +16,8 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::Error;
 use crate::arg::Arg;
 use crate::backend::{Backend, Layout, Prepared, Source};
-use crate::device::Inner;
 use crate::heap::Heap;
+use crate::inner::Inner;
 
 /// Most arguments of a kernel whose signature is known.
 const MOST_ARGUMENTS: usize = 4096;
@@ -171,6 +171,8 @@ pub(crate) struct KernelInner {
     name: String,
     arguments: Option<Box<[ArgInfo]>>,
     pub(crate) program: Prepared,
+    /// Size and alignment of the argument block, where the signature says them.
+    pub(crate) kernargs: Option<(usize, usize)>,
     module: Option<Arc<Loaded>>,
     pub(crate) heap: Arc<Heap>,
 }
@@ -218,12 +220,17 @@ impl Kernel {
         let parsed = text.map(|t| parse(name, t)).transpose()?;
         let (arguments, layout) = parsed.unzip();
         let program = inner.backend.prepare(Source::Function { entry, layout })?;
+        let kernargs = arguments
+            .as_ref()
+            .map(|_| inner.backend.kernargs(&program, &[]));
+        let kernargs = kernargs.transpose().map_err(Error::record("prepare"))?;
         let heap = Arc::clone(&inner.heap);
         Ok(Self {
             kernel: Arc::new(KernelInner {
                 name: name.to_owned(),
                 arguments,
                 program,
+                kernargs,
                 module,
                 heap,
             }),

@@ -3,28 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use hcq_nostd::args::Arg as CoreArg;
-use hcq_nostd::patch::RegionId;
 use hcq_nostd::queue::{SignalAt, WriteWidth};
 use hcq_nostd::record::RecordError;
 use hcq_nostd::value::{Value, Var};
 use zerocopy::IntoBytes;
 
 use crate::Error;
-use crate::arg::{Arg, Grid};
-use crate::backend::{Command, Exec, QueueId, QueueKind};
+use crate::backend::{Command, QueueId, QueueKind};
 use crate::bound::Bound;
 use crate::buffer::{Buffer, Element, Span, View};
-use crate::device::{Inner, SubmitError, Work};
+use crate::inner::{Inner, SubmitError, Work};
 use crate::point::Point;
 use crate::profile::Region;
-use crate::program::Kernel;
 use crate::recording::{Chunk, Grower, Keep, Recording};
 use crate::signal::Signal;
 use crate::staging::Download;
-
-/// Arguments of a launch that are converted without allocating.
-const FEW_ARGUMENTS: usize = 24;
 
 /// A queue of a device: its commands run one after the other; between queues only signals and points order.
 ///
@@ -118,7 +111,7 @@ impl Commands {
         }
     }
 
-    fn only(&self, command: &'static str, kind: QueueKind) -> Result<(), Error> {
+    pub(crate) fn only(&self, command: &'static str, kind: QueueKind) -> Result<(), Error> {
         if self.id.kind == kind {
             Ok(())
         } else {
@@ -152,15 +145,16 @@ impl Commands {
     }
 
     fn keep_signal(&mut self, signal: &Signal) {
-        self.recording.keep(Arc::as_ptr(&signal.slot).cast(), || {
-            Keep::Signal(Arc::clone(&signal.slot))
-        });
+        self.recording
+            .keep(Arc::as_ptr(&signal.slot).cast(), || Keep::Signal {
+                _held: Arc::clone(&signal.slot),
+            });
     }
 
     fn keep_span(&mut self, span: &Span<'_>) {
         self.recording
-            .keep(Arc::as_ptr(span.allocation).cast(), || {
-                Keep::Memory(Arc::clone(span.allocation))
+            .keep(Arc::as_ptr(span.allocation).cast(), || Keep::Memory {
+                _held: Arc::clone(span.allocation),
             });
     }
 
@@ -473,94 +467,8 @@ impl Commands {
         Ok(Download::new(&self.inner, View::clone(&staged), &point))
     }
 
-    /// Runs a kernel over a grid. The arguments are copied now.
-    ///
-    /// # Safety
-    /// The kernel is foreign code: it must be sound for these arguments and this grid, stay inside the buffers that it
-    /// is given, and run together with whatever is in flight at the same time.
-    ///
-    /// # Errors
-    /// [`Error::WrongQueue`] on a copy queue; [`Error::ArgumentCount`], [`Error::Argument`] against the kernel's
-    /// signature; [`Error::OtherDevice`], [`Error::UnknownVariable`], [`Error::Record`]; [`Error::OutOfMemory`],
-    /// [`Error::Timeout`] waiting for room for the argument block.
-    #[allow(unsafe_code, reason = "takes the caller's word for a kernel")]
-    pub unsafe fn exec(
-        &mut self,
-        kernel: &Kernel,
-        args: &[Arg<'_>],
-        grid: Grid,
-    ) -> Result<&mut Self, Error> {
-        self.only("exec", QueueKind::Compute)?;
-        if !Arc::ptr_eq(&self.inner.heap, &kernel.kernel.heap) {
-            return Err(Error::OtherDevice { what: "kernel" });
-        }
-        kernel.check(args)?;
-        let foreign = args
-            .iter()
-            .filter_map(|a| a.allocation)
-            .any(|a| !Arc::ptr_eq(&self.inner.heap, a.heap()));
-        if foreign {
-            return Err(Error::OtherDevice { what: "buffer" });
-        }
-        let operands = args.iter().filter_map(|a| match a.core {
-            CoreArg::Buffer(v) | CoreArg::Scalar { value: v, .. } => Some(v),
-            _ => None,
-        });
-        let has_variables = variables(
-            operands.chain(grid.groups).chain(grid.local),
-            self.recording.vars,
-        )?;
-
-        let mut few = [CoreArg::Bytes(&[]); FEW_ARGUMENTS];
-        let many: Vec<CoreArg<'_>>;
-        let core_args = match few.get_mut(..args.len()) {
-            Some(few) => {
-                for (to, from) in few.iter_mut().zip(args) {
-                    *to = from.core;
-                }
-                &*few
-            }
-            None => {
-                many = args.iter().map(|a| a.core).collect();
-                &many[..]
-            }
-        };
-        let program = &kernel.kernel.program;
-        let sizes = self.inner.backend.kernargs(program, core_args);
-        let (len, align) = sizes.map_err(Error::record("exec"))?;
-        let (chunk, offset) = self.reserve(len, align)?;
-        // Region 0 is the words.
-        let id = RegionId(u16::try_from(chunk + 1).map_err(|_| chunks_error(chunk))?);
-        let (groups, local, local_memory) = (grid.groups, grid.local, grid.local_memory);
-        let exec = Exec {
-            program,
-            args: core_args,
-            id,
-            offset,
-            len,
-            groups,
-            local,
-            local_memory,
-        };
-        let (backend, command) = (&*self.inner.backend, Command::Exec(exec));
-        let recorded =
-            self.recording
-                .record(backend, self.id.kind, &command, Some(chunk), has_variables);
-        recorded.map_err(Error::record("exec"))?;
-
-        for allocation in args.iter().filter_map(|a| a.allocation) {
-            self.recording.keep(Arc::as_ptr(allocation).cast(), || {
-                Keep::Memory(Arc::clone(allocation))
-            });
-        }
-        self.recording.keep(Arc::as_ptr(&kernel.kernel).cast(), || {
-            Keep::Kernel(Arc::clone(&kernel.kernel))
-        });
-        Ok(self)
-    }
-
     #[inline]
-    fn reserve(&mut self, size: usize, align: usize) -> Result<(usize, usize), Error> {
+    pub(crate) fn reserve(&mut self, size: usize, align: usize) -> Result<(usize, usize), Error> {
         let inner = &self.inner;
         let wait =
             |point| inner.wait_point(point, inner.wait_timeout, "a wait for room in an arena");
@@ -658,14 +566,6 @@ impl Commands {
     /// [`Error::Download`] if there are downloads; [`Error::OutOfMemory`], [`Error::Record`].
     pub fn bind(mut self) -> Result<Bound, Error> {
         Bound::new(&mut self)
-    }
-}
-
-fn chunks_error(chunk: usize) -> Error {
-    Error::TooLarge {
-        what: "one recording's argument memory (in chunks)",
-        size: chunk as u64,
-        most: u16::MAX.into(),
     }
 }
 

@@ -31,19 +31,9 @@ const GROWN: usize = 16 << 20;
 /// What work in flight uses, kept until it was submitted; from then on the timeline protects it.
 #[derive(Debug)]
 pub(crate) enum Keep {
-    Memory(Arc<Allocation>),
-    Signal(Arc<SignalInner>),
-    Kernel(Arc<KernelInner>),
-}
-
-impl Keep {
-    fn key(&self) -> *const () {
-        match self {
-            Self::Memory(m) => Arc::as_ptr(m).cast(),
-            Self::Signal(s) => Arc::as_ptr(s).cast(),
-            Self::Kernel(k) => Arc::as_ptr(k).cast(),
-        }
-    }
+    Memory { _held: Arc<Allocation> },
+    Signal { _held: Arc<SignalInner> },
+    Kernel { _held: Arc<KernelInner> },
 }
 
 /// A site with its place in the recording.
@@ -97,6 +87,21 @@ impl Arena {
     }
 }
 
+impl Arena {
+    /// Takes back what is known to be complete, and tries again.
+    fn alloc_again(&mut self, heap: &Heap, size: usize, align: usize) -> Result<u64, ArenaError> {
+        self.fenced
+            .retire(Point::from_raw(heap.progress().completed()));
+        self.fenced.alloc(size as u64, align as u64)
+    }
+}
+
+/// An offset in a chunk, which is as large as memory can be at most.
+#[inline]
+fn narrow(offset: u64) -> Result<usize, Error> {
+    usize::try_from(offset).map_err(|_| Error::Internal("an offset is beyond all memory"))
+}
+
 /// A wait for an earlier submission, whose words are written when the recording is submitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct After {
@@ -114,6 +119,8 @@ pub(crate) struct Recording {
     pub(crate) vars: u32,
     pub(crate) afters: Vec<After>,
     pub(crate) keep: Vec<Keep>,
+    /// Addresses of the last things kept, which their keepers hold valid.
+    recent: [usize; 4],
     pub(crate) chunks: Vec<Chunk>,
     /// Points of downloads, to be set at submission.
     pub(crate) downloads: Vec<Arc<AtomicU64>>,
@@ -219,58 +226,68 @@ impl Recording {
     /// Keeps something alive until the recording was submitted. What was kept lately is not kept twice.
     #[inline]
     pub(crate) fn keep(&mut self, key: *const (), make: impl FnOnce() -> Keep) {
-        let known = self.keep.iter().rev().take(8).any(|k| k.key() == key);
-        if !known {
+        let key = key.addr();
+        if !self.recent.contains(&key) {
+            self.recent.rotate_right(1);
+            let [first, ..] = &mut self.recent;
+            *first = key;
             self.keep.push(make());
         }
     }
 
     /// `size` bytes at a multiple of `align` that nothing in flight uses: chunk and offset.
+    #[inline]
     pub(crate) fn reserve(
         &mut self,
         grower: &Grower<'_>,
         size: usize,
         align: usize,
     ) -> Result<(usize, usize), Error> {
-        let too_large = Error::TooLarge {
-            what: "an argument block or upload",
-            size: size as u64,
-            most: 1 << 40,
-        };
-        if size as u64 > 1 << 40 {
-            return Err(too_large);
+        let arena = self.arena.as_mut();
+        let at =
+            arena.and_then(|a| Some((a.chunk, a.fenced.alloc(size as u64, align as u64).ok()?)));
+        if let Some((chunk, offset)) = at {
+            return Ok((chunk, narrow(offset)?));
+        }
+        self.reserve_slowly(grower, size, align)
+    }
+
+    /// Takes back what is done with, grows, or waits.
+    #[cold]
+    fn reserve_slowly(
+        &mut self,
+        grower: &Grower<'_>,
+        size: usize,
+        align: usize,
+    ) -> Result<(usize, usize), Error> {
+        const MOST: u64 = 1 << 40;
+        if size as u64 > MOST {
+            let what = "an argument block or upload";
+            return Err(Error::TooLarge {
+                what,
+                size: size as u64,
+                most: MOST,
+            });
         }
         let mut bytes = grower.arena_bytes;
         if let Some(arena) = &mut self.arena {
-            let alloc = |arena: &mut Arena| arena.fenced.alloc(size as u64, align as u64);
-            let mut result = alloc(arena);
-            if let Err(ArenaError::WouldBlock { wait_for }) = result {
-                (grower.look)()?;
-                arena
-                    .fenced
-                    .retire(Point::from_raw(grower.heap.progress().completed()));
-                result = alloc(arena);
-                if arena.size >= GROWN
-                    && size <= arena.size / 4
-                    && matches!(result, Err(ArenaError::WouldBlock { .. }))
+            (grower.look)()?;
+            match arena.alloc_again(grower.heap, size, align) {
+                Ok(offset) => return Ok((arena.chunk, narrow(offset)?)),
+                Err(ArenaError::WouldBlock { wait_for })
+                    if arena.size >= GROWN && size <= arena.size / 4 =>
                 {
                     (grower.wait)(wait_for)?;
-                    arena
-                        .fenced
-                        .retire(Point::from_raw(grower.heap.progress().completed()));
-                    result = alloc(arena);
-                }
-            }
-            match result {
-                Ok(offset) => {
-                    let offset = usize::try_from(offset).map_err(|_| too_large)?;
-                    return Ok((arena.chunk, offset));
+                    if let Ok(offset) = arena.alloc_again(grower.heap, size, align) {
+                        return Ok((arena.chunk, narrow(offset)?));
+                    }
                 }
                 Err(ArenaError::Alignment { .. }) => {
                     return Err(Error::Internal("an alignment is no power of two"));
                 }
-                Err(_) => bytes = arena.size.saturating_mul(2).min(GROWN),
+                Err(_) => {}
             }
+            bytes = arena.size.saturating_mul(2).min(GROWN);
         }
         // A chunk of its own for what would fill an arena; else the next, larger arena. The old one goes with this
         // submission.
@@ -288,10 +305,10 @@ impl Recording {
             let offset = arena.fenced.alloc(size as u64, align as u64);
             let offset = offset.map_err(|_| Error::Internal("an empty arena has no room"))?;
             self.arena = Some(arena);
-            usize::try_from(offset).map_err(|_| too_large)?
+            offset
         };
         self.chunks.push(new);
-        Ok((chunk, offset))
+        Ok((chunk, narrow(offset)?))
     }
 
     /// The recording was submitted as `point`; from now on it is empty.
@@ -320,6 +337,7 @@ impl Recording {
         self.filed.clear();
         self.afters.clear();
         self.keep.clear();
+        self.recent = [0; 4];
         self.downloads.clear();
         // Dropped chunks are buried with the last submission.
         if let Some(arena) = &mut self.arena {

@@ -10,8 +10,8 @@ use hcq_nostd::signal::{Signal as CoreSignal, SignalError, SignalPool, SlotState
 use hcq_nostd::timeline::Point;
 
 use crate::Error;
-use crate::device::Inner;
 use crate::heap::{Allocation, Heap, lock};
+use crate::inner::Inner;
 use crate::lent::Lent;
 
 /// Signals of the first pool; each further one has twice as many, up to this many times more.
@@ -180,7 +180,7 @@ impl Signal {
         let result = self
             .slot
             .signal
-            .wait(value, crate::device::nanoseconds(timeout), &mut policy);
+            .wait(value, crate::inner::nanoseconds(timeout), &mut policy);
         result.map_err(|e| self.inner.wait_error("a wait for a signal", e))
     }
 

@@ -12,8 +12,8 @@ use zerocopy::IntoBytes;
 
 use crate::Error;
 use crate::buffer::{Element, View};
-use crate::device::Inner;
 use crate::heap::Allocation;
+use crate::inner::Inner;
 
 /// Fills memory that nobody else knows yet. `data` is at most as long.
 pub(crate) fn fill_new<T: Element>(allocation: &Arc<Allocation>, data: &[T]) {

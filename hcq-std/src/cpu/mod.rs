@@ -476,9 +476,9 @@ impl Backend for Cpu {
                             program: &program,
                             args: e.args,
                             kernargs,
-                            groups: e.groups,
-                            local: e.local,
-                            local_memory: e.local_memory,
+                            groups: e.grid.groups,
+                            local: e.grid.local,
+                            local_memory: e.grid.local_memory,
                         })?
                     }
                     other => common(&mut queue, other)?,

@@ -1,0 +1,570 @@
+//! A device's insides: submitting to it, waiting for it, faults.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hcq_nostd::fault::FaultRecord;
+use hcq_nostd::mem::{Region, SharedWord};
+use hcq_nostd::patch::PatchList;
+use hcq_nostd::queue::SignalAt;
+use hcq_nostd::record::RecordError;
+use hcq_nostd::signal::Signal as CoreSignal;
+use hcq_nostd::timeline::{Point as CorePoint, Timeline, TimelineError, WaitFor};
+use hcq_nostd::value::Value;
+use hcq_nostd::wait::{Policy, WaitError};
+
+use crate::backend::{Backend, Command, Port, PushError, QueueId, QueueKind};
+use crate::device::TimelineInfo;
+use crate::heap::{Allocation, Heap, lock};
+use crate::recording::{After, Recording, encode_wait};
+use crate::signal::Signals;
+use crate::{Error, Options};
+
+/// Recordings that a device keeps for later.
+const POOLED: usize = 32;
+/// Words that end a submission: a wait, a reset and a signal, with room to spare for any engine.
+const TAIL_WORDS: usize = 256;
+
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What the submission lock holds.
+pub(crate) struct Core {
+    timeline: Timeline<'static>,
+    port: Box<dyn Port>,
+    /// The queue of the latest submission: the next one there needs no wait for it.
+    last_queue: Option<QueueId>,
+    tail: Box<[u32]>,
+}
+
+/// A device's insides. Owned by its handles, buffers, signals and recordings.
+pub(crate) struct Inner {
+    pub(crate) name: String,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) heap: Arc<Heap>,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) wait_timeout: Duration,
+    pub(crate) arena_bytes: usize,
+    span_log2: u32,
+    core: Mutex<Core>,
+    slots: [CoreSignal<'static>; 2],
+    /// Memory of the slots.
+    _timeline: Arc<Allocation>,
+    /// The fault, with the timeline's numbers, once it was seen.
+    fault: Mutex<Option<FaultRecord>>,
+    /// Points that were dropped by recoveries: after the first, up to the second.
+    lost: Mutex<Vec<(u64, u64)>>,
+    has_lost: AtomicBool,
+    pool: Mutex<Vec<Recording>>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("name", &self.name)
+            .field("progress", self.heap.progress())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Work for a queue.
+pub(crate) struct Work<'a> {
+    pub(crate) queue: QueueId,
+    /// Goes into the ring.
+    pub(crate) words: &'a mut [u32],
+    /// Waits whose words are written now: in `body` at a byte offset if there is one, else in `words`.
+    pub(crate) afters: &'a [After],
+    pub(crate) body: Option<(&'a mut Region<'static>, usize)>,
+}
+
+impl Inner {
+    pub(crate) fn open(name: &str, options: &Options) -> Result<Arc<Self>, Error> {
+        options.check()?;
+        let wait_timeout = crate::env::wait_timeout(options.wait_timeout_ms)?;
+        let (backend, port) = crate::candidates::open(name, options)?;
+        let heap = Arc::new(Heap::new(Arc::clone(&backend)));
+        // A cache line of its own; both slots have the same event.
+        let timeline = heap.allocate(64)?;
+        let words = crate::signal::shared_words(&timeline)?;
+        let width = backend.width();
+        let slot = |index| CoreSignal::at(words, index, width);
+        let broken = |_| Error::Internal("the timeline does not fit its memory");
+        let slots = [slot(0).map_err(broken)?, slot(1).map_err(broken)?];
+        let most = Timeline::default_span_log2(width);
+        let span_log2 = options.timeline_span_log2.unwrap_or(most).min(most);
+        let core = Core {
+            timeline: Timeline::new(slots, span_log2).map_err(Error::Timeline)?,
+            port,
+            last_queue: None,
+            tail: vec![0; TAIL_WORDS].into(),
+        };
+        Ok(Arc::new(Self {
+            name: name.to_owned(),
+            signals: Arc::new(Signals::new(&heap)),
+            backend,
+            heap,
+            wait_timeout,
+            arena_bytes: options.arena_bytes,
+            span_log2,
+            core: Mutex::new(core),
+            slots,
+            _timeline: timeline,
+            fault: Mutex::new(None),
+            lost: Mutex::default(),
+            has_lost: AtomicBool::new(false),
+            pool: Mutex::default(),
+        }))
+    }
+
+    /// The device's fault, with the timeline's numbers.
+    pub(crate) fn fault(&self) -> Option<FaultRecord> {
+        let mut record = self.backend.fault()?;
+        // The submission lock comes first wherever both are taken.
+        let mut core = lock(&self.core);
+        let mut seen = lock(&self.fault);
+        if seen.is_none() {
+            let completed = core.timeline.completed().map_or(0, CorePoint::raw);
+            record.last_signalled = completed;
+            record.first_not_signalled = completed + 1;
+            *seen = Some(record);
+        }
+        *seen
+    }
+
+    /// Takes the submission lock if there is a fault; not to be called under it.
+    fn check(&self) -> Result<(), Error> {
+        match self.backend.fault() {
+            None => Ok(()),
+            Some(bare) => Err(Error::Fault(self.fault().unwrap_or(bare))),
+        }
+    }
+
+    /// Looks how far the timeline has come.
+    pub(crate) fn look(&self) -> Result<CorePoint, Error> {
+        self.look_locked(&mut lock(&self.core))
+    }
+
+    fn look_locked(&self, core: &mut Core) -> Result<CorePoint, Error> {
+        let completed = core.timeline.completed().map_err(Error::Timeline)?;
+        self.heap.progress().reached(completed.raw());
+        Ok(completed)
+    }
+
+    pub(crate) fn is_lost(&self, point: CorePoint) -> bool {
+        self.has_lost.load(Ordering::Acquire)
+            && lock(&self.lost)
+                .iter()
+                .any(|l| l.0 < point.raw() && point.raw() <= l.1)
+    }
+
+    /// Whether a point is complete, without waiting.
+    pub(crate) fn is_complete(&self, point: CorePoint) -> Result<bool, Error> {
+        if self.is_lost(point) {
+            return Err(Error::Lost { point: point.raw() });
+        }
+        if point.raw() <= self.heap.progress().completed() || self.look()? >= point {
+            return Ok(true);
+        }
+        self.check()?;
+        Ok(false)
+    }
+
+    /// Waits until a point is complete; the time starts anew with every point that is.
+    pub(crate) fn wait_point(
+        &self,
+        point: CorePoint,
+        timeout: Duration,
+        what: &'static str,
+    ) -> Result<(), Error> {
+        let (mut last, mut since, mut round) = (None, 0, 0u32);
+        loop {
+            // What the slots hold before the look: a change after it ends the nap.
+            let seen = self.slots.map(|s| (s.word(), s.value()));
+            if self.is_complete(point)? {
+                return Ok(());
+            }
+            let completed = self.heap.progress().completed();
+            let now = self.backend.now_ns();
+            if last != Some(completed) {
+                (last, since) = (Some(completed), now);
+            }
+            let waited = Duration::from_nanos(now.saturating_sub(since));
+            if waited >= timeout {
+                return Err(Error::Timeout {
+                    what,
+                    wanted: point.raw(),
+                    seen: completed,
+                    waited,
+                });
+            }
+            // After a change the next is likely near: spin again before sleeping.
+            let changed = self.backend.relax(round, &seen, timeout - waited);
+            round = if changed { 0 } else { round.saturating_add(1) };
+        }
+    }
+
+    /// Waits until a point is complete, or was dropped by a recovery: nothing of it runs any more.
+    pub(crate) fn settle(&self, point: CorePoint, what: &'static str) -> Result<(), Error> {
+        match self.wait_point(point, self.wait_timeout, what) {
+            Err(Error::Lost { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Runs something while the device is idle and nothing is submitted.
+    pub(crate) fn while_idle(&self, run: impl FnOnce()) -> Result<(), Error> {
+        let mut run = Some(run);
+        // Other threads may submit between the wait and the lock; each turn waits for what they did.
+        for _ in 0..1000 {
+            let latest = CorePoint::from_raw(self.heap.progress().latest());
+            self.settle(latest, "a wait for the device to be idle")?;
+            let mut core = lock(&self.core);
+            if self.look_locked(&mut core)? == core.timeline.latest() {
+                if let Some(run) = run.take() {
+                    run();
+                }
+                drop(core);
+                self.heap.reap();
+                return Ok(());
+            }
+        }
+        Err(Error::WouldBlock {
+            what: "a device to which other threads submit without a pause",
+        })
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<(), Error> {
+        let latest = CorePoint::from_raw(self.heap.progress().latest());
+        self.settle(latest, "a wait for the device")?;
+        self.heap.reap();
+        Ok(())
+    }
+
+    /// Submits work as the next point of the timeline. Waits, for a bounded time, when a ring is full.
+    pub(crate) fn submit(&self, work: &mut Work<'_>) -> Result<CorePoint, SubmitError> {
+        let (mut since, mut last, mut round) = (None, None, 0u32);
+        loop {
+            self.check()?;
+            let full = {
+                let mut core = lock(&self.core);
+                match self.try_submit(&mut core, work)? {
+                    Ok(point) => return Ok(point),
+                    Err(full) => full,
+                }
+            };
+            // Progress of whatever is waited for restarts the time.
+            let progress = match full {
+                Full::Ring { get, .. } => get,
+                Full::Timeline { .. } => self.heap.progress().completed(),
+            };
+            let now = self.backend.now_ns();
+            if last != Some(progress) {
+                (last, since) = (Some(progress), Some(now));
+            }
+            let waited = Duration::from_nanos(now.saturating_sub(since.unwrap_or(now)));
+            let left = self.wait_timeout.saturating_sub(waited);
+            match full {
+                Full::Ring { need, free, .. } if left.is_zero() => {
+                    let what = "a wait for room in a queue's ring (entries)";
+                    return Err(Error::Timeout {
+                        what,
+                        wanted: need,
+                        seen: free,
+                        waited,
+                    }
+                    .into());
+                }
+                Full::Ring { get, .. } => {
+                    let changed = self.backend.relax_room(round, work.queue, get, left);
+                    round = if changed { 0 } else { round.saturating_add(1) };
+                }
+                Full::Timeline { wait_for } => {
+                    let what = "a wait for room in the timeline";
+                    self.wait_point(wait_for, self.wait_timeout, what)?;
+                }
+            }
+        }
+    }
+
+    /// One attempt under the lock.
+    fn try_submit(
+        &self,
+        core: &mut Core,
+        work: &mut Work<'_>,
+    ) -> Result<Result<CorePoint, Full>, SubmitError> {
+        let plan = match core.timeline.plan() {
+            Ok(plan) => plan,
+            Err(TimelineError::TooFarAhead { wait_for }) => {
+                return Ok(Err(Full::Timeline { wait_for }));
+            }
+            Err(e) => return Err(Error::Timeline(e).into()),
+        };
+        let kind = work.queue.kind;
+        self.resolve_afters(&core.timeline, kind, work)?;
+        let mut len = 0;
+        let same_queue = core.last_queue == Some(work.queue);
+        if let (WaitFor::Slot(s), false) = (plan.previous, same_queue) {
+            let command = Command::Wait(core.timeline.operand(s.slot), Value::Imm(s.value));
+            len += self.encode_tail(&mut core.tail, len, kind, command)?;
+        }
+        if let Some(slot) = plan.reset {
+            // Nobody else waits on this timeline: `readers` is for peers.
+            let operand = SignalAt {
+                notify: false,
+                ..core.timeline.operand(slot)
+            };
+            len += self.encode_tail(
+                &mut core.tail,
+                len,
+                kind,
+                Command::Signal(operand, Value::Imm(0)),
+            )?;
+        }
+        let command = Command::Signal(
+            core.timeline.operand(plan.signal.slot),
+            Value::Imm(plan.signal.value),
+        );
+        len += self.encode_tail(&mut core.tail, len, kind, command)?;
+        let tail = core.tail.get(..len).unwrap_or_default();
+        let progress = self.heap.progress();
+        progress.submitting(plan.point.raw());
+        match core.port.push(work.queue, [work.words, tail]) {
+            Ok(()) => {
+                core.timeline.commit(&plan);
+                core.last_queue = Some(work.queue);
+                Ok(Ok(plan.point))
+            }
+            Err(e) => {
+                progress.submitting(core.timeline.latest().raw());
+                match e {
+                    PushError::Full { need, free, get } => Ok(Err(Full::Ring { need, free, get })),
+                    PushError::TooLarge => Err(SubmitError::TooLarge),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn encode_tail(
+        &self,
+        tail: &mut [u32],
+        at: usize,
+        kind: QueueKind,
+        command: Command<'_>,
+    ) -> Result<usize, Error> {
+        let words = tail.get_mut(at..).unwrap_or_default();
+        let encoded = self
+            .backend
+            .encode(kind, &command, None, words, PatchList::none());
+        Ok(encoded.map_err(Error::record("timeline"))?.0)
+    }
+
+    /// Writes the words of waits for earlier submissions: what a point stands for is known under the lock only.
+    fn resolve_afters(
+        &self,
+        timeline: &Timeline<'static>,
+        kind: QueueKind,
+        work: &mut Work<'_>,
+    ) -> Result<(), Error> {
+        for after in work.afters {
+            let (slot, value) = match timeline.wait_for(after.point) {
+                WaitFor::Slot(s) => (s.slot, s.value),
+                WaitFor::Nothing => (0, 0),
+            };
+            let mut words = [0; 64];
+            let n = encode_wait(
+                &*self.backend,
+                kind,
+                timeline.operand(slot),
+                value,
+                &mut words,
+            );
+            let n = n.map_err(Error::record("after"))?;
+            let words = words.get(..n).unwrap_or_default();
+            let broken = Error::Internal("a wait lies outside its recording");
+            match &mut work.body {
+                Some((region, base)) => region
+                    .write_words(*base + after.at * 4, words)
+                    .map_err(|_| broken)?,
+                None => work
+                    .words
+                    .get_mut(after.at..after.at + n)
+                    .ok_or(broken)?
+                    .copy_from_slice(words),
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the error state: drops what was in flight.
+    pub(crate) fn recover(&self) -> Result<(), Error> {
+        let mut core = lock(&self.core);
+        if self.backend.fault().is_none() {
+            return Ok(());
+        }
+        self.backend.recover(self.wait_timeout)?;
+        let completed = core.timeline.completed().map_err(Error::Timeline)?.raw();
+        let latest = core.timeline.latest().raw();
+        if completed < latest {
+            lock(&self.lost).push((completed, latest));
+            self.has_lost.store(true, Ordering::Release);
+        }
+        // What was dropped counts as done, and the slot that its resets would have cleared is clear.
+        if let WaitFor::Slot(s) = core.timeline.wait_for(core.timeline.latest()) {
+            let order = if s.slot == 0 { [0, 1] } else { [1, 0] };
+            for (n, index) in order.into_iter().enumerate() {
+                let value = if n == 0 { s.value } else { 0 };
+                let slot = self
+                    .slots
+                    .get(index)
+                    .ok_or(Error::Internal("a timeline has two slots"))?;
+                slot.set(value)
+                    .map_err(|_| Error::Internal("a timeline's value does not fit"))?;
+            }
+        }
+        self.look_locked(&mut core)?;
+        *lock(&self.fault) = None;
+        Ok(())
+    }
+
+    /// The timeline's first slot, to hold the place of a wait.
+    pub(crate) fn timeline_operand(&self) -> Value {
+        let [first, _] = &self.slots;
+        first.address().into()
+    }
+
+    /// How hosts wait on one word.
+    pub(crate) fn policy(&self, timeout: Duration) -> HostPolicy<'_> {
+        // Without a deadline of its own, a nap must be short against the time allowed.
+        HostPolicy {
+            inner: self,
+            round: 0,
+            nap: (timeout / 4).max(Duration::from_micros(50)),
+        }
+    }
+
+    pub(crate) fn wait_error(&self, what: &'static str, e: WaitError) -> Error {
+        match e {
+            WaitError::Timeout {
+                wanted,
+                seen,
+                waited_ns,
+            } => Error::Timeout {
+                what,
+                wanted,
+                seen,
+                waited: Duration::from_nanos(waited_ns),
+            },
+            WaitError::Fault(bare) => Error::Fault(self.fault().unwrap_or(bare)),
+        }
+    }
+
+    /// A recording from the pool.
+    pub(crate) fn take_recording(&self) -> Recording {
+        lock(&self.pool).pop().unwrap_or_default()
+    }
+
+    /// An empty recording back to the pool.
+    pub(crate) fn give_recording(&self, recording: Recording) {
+        let mut pool = lock(&self.pool);
+        if pool.len() < POOLED {
+            pool.push(recording);
+        }
+    }
+
+    pub(crate) fn timeline(&self) -> Result<TimelineInfo, Error> {
+        let mut core = lock(&self.core);
+        let completed = self.look_locked(&mut core)?.raw();
+        Ok(TimelineInfo {
+            submitted: core.timeline.latest().raw(),
+            completed,
+            span_log2: self.span_log2,
+        })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Bounded: what is still running after the time without progress is given up.
+        if self.backend.fault().is_none() {
+            let _ = self.synchronize();
+        }
+        if self.backend.stop(Duration::from_secs(2)) {
+            self.heap.progress().stop();
+            self.heap.reap();
+        } else {
+            // A thread does not come back from a kernel. It may use anything, so everything stays.
+            std::mem::forget(Arc::clone(&self.heap));
+        }
+    }
+}
+
+/// What a submission has to wait for.
+enum Full {
+    Ring { need: u64, free: u64, get: u64 },
+    Timeline { wait_for: CorePoint },
+}
+
+/// Why nothing was submitted.
+#[derive(Debug)]
+pub(crate) enum SubmitError {
+    /// More words than the ring can ever hold: launch them by reference.
+    TooLarge,
+    Other(Error),
+}
+
+impl From<Error> for SubmitError {
+    fn from(e: Error) -> Self {
+        Self::Other(e)
+    }
+}
+
+impl From<SubmitError> for Error {
+    fn from(e: SubmitError) -> Self {
+        match e {
+            SubmitError::TooLarge => Self::Internal("a launch by reference does not fit a ring"),
+            SubmitError::Other(e) => e,
+        }
+    }
+}
+
+/// See [`Inner::policy`].
+pub(crate) struct HostPolicy<'a> {
+    inner: &'a Inner,
+    /// Rounds since the last change.
+    round: u32,
+    nap: Duration,
+}
+
+impl Policy for HostPolicy<'_> {
+    fn now_ns(&mut self) -> u64 {
+        self.inner.backend.now_ns()
+    }
+
+    fn relax(&mut self, _: u32, word: SharedWord<'_>, seen: u64) {
+        let changed = self
+            .inner
+            .backend
+            .relax(self.round, &[(word, seen)], self.nap);
+        self.round = if changed {
+            0
+        } else {
+            self.round.saturating_add(1)
+        };
+    }
+
+    fn check(&mut self) -> Result<(), FaultRecord> {
+        self.inner.backend.fault().map_or(Ok(()), Err)
+    }
+}
+
+/// The room that a command needs in words, as an error of the recording.
+pub(crate) fn no_room(e: RecordError) -> Error {
+    Error::Record {
+        command: "bind",
+        source: e,
+    }
+}
