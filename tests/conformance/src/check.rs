@@ -126,10 +126,10 @@ pub(crate) const fn word(seed: u64, index: usize) -> u32 {
 
 /// The first `len` bytes of a pattern.
 pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
-    let mut all: Vec<u8> = (0..len.div_ceil(8))
-        .flat_map(|i| block(seed, i).to_le_bytes())
-        .collect();
-    all.truncate(len);
+    let mut all = vec![0; len];
+    for (i, part) in all.chunks_mut(8).enumerate() {
+        part.copy_from_slice(&block(seed, i).to_le_bytes()[..part.len()]);
+    }
     all
 }
 

@@ -1,4 +1,4 @@
-//! Memory: buffers, words written and polled by queues, and what makes writes visible.
+//! Memory: buffers, memory of the caller, and what makes writes visible.
 #![allow(
     unsafe_code,
     reason = "launches kernels and lends memory to the device"
@@ -6,10 +6,8 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use hcq_std::{Arg, Error, Grid, Queue, Value};
+use hcq_std::{Arg, Error, Grid};
 
 use crate::check::{byte, bytes, each, ensure, refused, same, word, words};
 use crate::kinds::Stock;
@@ -40,42 +38,6 @@ pub static LIST: &[Behaviour] = &[
         what: "memory of the caller is a buffer: the device writes to it and reads from it in place",
         needs: Needs::COMPUTE,
         run: wrapped,
-    },
-    Behaviour {
-        name: "write.32-and-64-bits",
-        what: "queues write 4 and 8 bytes, these and no others",
-        needs: Needs::COMPUTE,
-        run: write_words,
-    },
-    Behaviour {
-        name: "write.by-copy-queue",
-        what: "so do copy queues",
-        needs: Needs::COPY,
-        run: write_words_by_copy_queue,
-    },
-    Behaviour {
-        name: "write.patched",
-        what: "a bound write goes to the address and has the value patched in",
-        needs: Needs::COMPUTE,
-        run: write_patched,
-    },
-    Behaviour {
-        name: "write.refused",
-        what: "misaligned addresses and values too wide are refused, and the recording is as it was before",
-        needs: Needs::COMPUTE,
-        run: write_refused,
-    },
-    Behaviour {
-        name: "poll.set-and-clear",
-        what: "a queue waits until a bit is set, and until it is clear, whatever the other bits",
-        needs: Needs::COMPUTE.compute(2),
-        run: poll_set_and_clear,
-    },
-    Behaviour {
-        name: "poll.host",
-        what: "a queue that polls goes on when the host changes the word by a signal's store, and not before",
-        needs: Needs::COMPUTE,
-        run: poll_host,
     },
     Behaviour {
         name: "barrier.host-writes",
@@ -204,6 +166,7 @@ fn wrapped(cx: &mut Context) -> Result<(), Failure> {
     let skip = memory.as_ptr().align_offset(4096);
     let mine = &mut memory[skip..skip + 1024];
     mine.copy_from_slice(&words(1, 1024));
+    mine[100] = 0;
     let base = NonNull::from(&mut *mine).cast::<u32>();
     // SAFETY: `memory` outlives the buffer, and is looked at when the device is idle only.
     let buffer = unsafe { device.wrap(base, 1024) }?;
@@ -214,7 +177,7 @@ fn wrapped(cx: &mut Context) -> Result<(), Failure> {
         .write32(buffer.address() + 4 * 100, 77u32)?
         .write32(buffer.address() + 4 * 1023, 78u32)?;
     commands
-        .poll_bit(buffer.address() + 4 * 100, u32::MAX, 77u64)?
+        .poll_bit(buffer.address() + 4 * 100, 1, 1u64)?
         .write32(out.address(), 1u32)?;
     commands.submit()?.wait()?;
     same(
@@ -231,193 +194,6 @@ fn wrapped(cx: &mut Context) -> Result<(), Failure> {
     drop(buffer);
     device.synchronize()?;
     each("the caller's memory", &memory[skip..skip + 1024], wanted)
-}
-
-fn write_words(cx: &mut Context) -> Result<(), Failure> {
-    let queue = cx.device().compute_queue(0)?;
-    write_on(cx, &queue)
-}
-
-fn write_words_by_copy_queue(cx: &mut Context) -> Result<(), Failure> {
-    let queue = cx.device().copy_queue(0)?;
-    write_on(cx, &queue)
-}
-
-fn write_on(cx: &Context, queue: &Queue) -> Result<(), Failure> {
-    let out = cx.device().alloc_from(&[0x5au8; 256])?;
-    let mut wanted = [0x5au8; 256];
-    let mut commands = queue.record();
-    for (at, value) in [
-        (4u64, 0u32),
-        (12, u32::MAX),
-        (16, 0x0102_0304),
-        (252, 0x8000_0001),
-    ] {
-        commands.write32(out.address() + at, value)?;
-        wanted[at as usize..][..4].copy_from_slice(&value.to_le_bytes());
-    }
-    for (at, value) in [
-        (32u64, 0u64),
-        (48, u64::MAX),
-        (56, 0x0102_0304_0506_0708),
-        (240, 1 << 63 | 1),
-    ] {
-        commands.write64(out.address() + at, value)?;
-        wanted[at as usize..][..8].copy_from_slice(&value.to_le_bytes());
-    }
-    // Over itself, in order.
-    for value in 1..=20u32 {
-        commands.write32(out.address() + 128, value)?;
-    }
-    wanted[128..132].copy_from_slice(&20u32.to_le_bytes());
-    commands.submit()?.wait()?;
-    each("the memory", &out.to_vec()?, |i| wanted[i])
-}
-
-fn write_patched(cx: &mut Context) -> Result<(), Failure> {
-    let out = cx.device().alloc_from(&[0u64; 128])?;
-    let mut commands = cx.device().compute_queue(0)?.record();
-    let (at, value, wide) = (commands.var()?, commands.var()?, commands.var()?);
-    commands
-        .write32(at, value)?
-        .write64(Value::from(at) + 8, wide)?
-        .write32(Value::from(at) + 20, value)?;
-    let mut bound = commands.bind()?;
-    let mut wanted = vec![0u8; 1024];
-    for round in 0..40u64 {
-        let offset = 24 * round;
-        let (narrow, long) = (
-            u64::from(word(1, round as usize)),
-            u64::from(word(2, round as usize)) << 32 | round,
-        );
-        bound.set(at, out.address() + offset)?;
-        bound.set(value, narrow)?;
-        bound.set(wide, long)?;
-        bound.submit()?;
-        let here = &mut wanted[offset as usize..];
-        here[..4].copy_from_slice(&narrow.to_le_bytes()[..4]);
-        here[8..16].copy_from_slice(&long.to_le_bytes());
-        here[20..24].copy_from_slice(&narrow.to_le_bytes()[..4]);
-    }
-    cx.device().synchronize()?;
-    let seen: Vec<u8> = out.to_vec()?.iter().flat_map(|w| w.to_le_bytes()).collect();
-    each("the memory", &seen, |i| wanted[i])
-}
-
-fn write_refused(cx: &mut Context) -> Result<(), Failure> {
-    let out = cx.device().alloc_from(&[1u64; 4])?;
-    let mut commands = cx.device().compute_queue(0)?.record();
-    let at = out.address();
-    commands.write32(at, 5u32)?;
-    let by = |e: &Error| matches!(e, Error::Record { .. });
-    for off in 1..4 {
-        refused(
-            "a misaligned write of 4 bytes",
-            commands.write32(at + off, 9u32).map(drop),
-            by,
-        )?;
-    }
-    refused(
-        "a misaligned write of 8 bytes",
-        commands.write64(at + 4, 9u32).map(drop),
-        by,
-    )?;
-    refused(
-        "33 bits into 32",
-        commands.write32(at, 1u64 << 32).map(drop),
-        by,
-    )?;
-    refused(
-        "a misaligned poll",
-        commands.poll_bit(at + 2, 1, 1u64).map(drop),
-        by,
-    )?;
-    refused(
-        "a poll that can never end",
-        commands.poll_bit(at, 1, 2u64).map(drop),
-        by,
-    )?;
-    commands.write32(at + 16, 6u32)?.submit()?.wait()?;
-    same("the memory", out.to_vec()?, vec![5, 1, 6, 1])
-}
-
-/// One submission polls, another one on a second queue writes, in steps that the host gates.
-fn poll_set_and_clear(cx: &mut Context) -> Result<(), Failure> {
-    let device = cx.device();
-    let word = device.alloc_from(&[0xff00_00feu32, 0])?;
-    let (at, log) = (word.address(), device.alloc_from(&[0u32; 2])?);
-    let (passed, go, wrote) = (device.signal()?, device.signal()?, device.signal()?);
-    let mut commands = device.compute_queue(0)?.record();
-    commands
-        .signal(&passed, 1u64)?
-        .poll_bit(at, 1, 1u64)?
-        .write32(log.address(), 1u32)?
-        .signal(&passed, 2u64)?;
-    commands
-        .poll_bit(at, 0x0100_0001, 0u64)?
-        .write32(log.address() + 4, 1u32)?
-        .signal(&passed, 3u64)?;
-    let held = commands.submit()?;
-    // What each step writes, and how far the polls get by it.
-    let steps: [(&[u32], u64); 4] = [
-        (&[0x0000_00f0, 0xffff_fffe], 1),
-        (&[0xffff_ffff], 2),
-        (&[0xff00_0001, 0x0100_0000], 2),
-        (&[0x1000_0002], 3),
-    ];
-    let mut writer = device.compute_queue(1)?.record();
-    for (step, (words, _)) in (1u64..).zip(steps) {
-        writer.wait(&go, step)?;
-        for &w in words {
-            writer.write32(at, w)?;
-        }
-        writer.signal(&wrote, step)?;
-    }
-    writer.submit()?;
-    for (step, (words, wanted)) in (1u64..).zip(steps) {
-        ensure!(
-            !held.is_done()?,
-            "the submission is complete before its last poll"
-        );
-        go.set(step)?;
-        wrote.wait(step)?;
-        passed.wait(wanted)?;
-        // Give it time to go on by mistake.
-        thread::sleep(Duration::from_millis(3));
-        same(
-            &format!("how far the polls are after {words:#x?}"),
-            passed.value(),
-            wanted,
-        )?;
-    }
-    device.synchronize()?;
-    same("both went on", log.to_vec()?, vec![1, 1])
-}
-
-fn poll_host(cx: &mut Context) -> Result<(), Failure> {
-    let device = cx.device();
-    let (word, before, after) = (device.signal()?, device.signal()?, device.signal()?);
-    word.set(0x10)?;
-    let queue = device.compute_queue(0)?;
-    let point = queue
-        .record()
-        .signal(&before, 1u64)?
-        .poll_bit(word.address(), 0xf, 5u64)?
-        .signal(&after, 1u64)?
-        .submit()?;
-    before.wait(1)?;
-    for value in [0x11, 0x14, 0x07, 0xff] {
-        word.set(value)?;
-        thread::sleep(Duration::from_millis(2));
-        same(
-            &format!("past a poll for 5 in the low bits of {value:#x}"),
-            after.value(),
-            0,
-        )?;
-    }
-    word.set(0xa5)?;
-    after.wait(1)?;
-    Ok(point.wait()?)
 }
 
 fn barrier_host_writes(cx: &mut Context) -> Result<(), Failure> {

@@ -12,6 +12,7 @@ pub mod threads;
 pub mod timeline;
 pub mod timestamps;
 pub mod transfers;
+pub mod words;
 
 use crate::Behaviour;
 
@@ -19,6 +20,7 @@ use crate::Behaviour;
 pub(crate) static THEMES: &[&[Behaviour]] = &[
     signals::LIST,
     memory::LIST,
+    words::LIST,
     copies::LIST,
     transfers::LIST,
     exec::LIST,

@@ -153,22 +153,22 @@ fn longer_than_the_ring(cx: &mut Context) -> Result<(), Failure> {
     let out = device.alloc::<u32>(5000)?;
     let ring = cx.smallest_ring();
     for len in [RING - 2, RING - 1, RING, RING + 1, ring + 1, 4999] {
-        out.fill(u32::MAX)?;
+        out.fill(0)?;
         queue.record().write32(out.address(), 1u32)?.submit()?;
         let mut commands = queue.record();
-        // The first word holds the last write before; each write needs the one before it.
+        // The first word is of the submission before; each write needs the one before it.
         for i in 1..=len as u64 {
-            commands.poll_bit(out.address() + 4 * (i - 1), u32::MAX, i)?;
-            commands.write32(out.address() + 4 * i, i + 1)?;
+            commands.poll_bit(out.address() + 4 * (i - 1), 1, 1u64)?;
+            commands.write32(out.address() + 4 * i, 2 * i + 1)?;
         }
         commands.submit()?;
         queue
             .record()
-            .poll_bit(out.address() + 4 * len as u64, u32::MAX, len as u64 + 1)?
+            .poll_bit(out.address() + 4 * len as u64, 1, 1u64)?
             .submit()?;
         device.synchronize()?;
         each(&format!("{len} links"), &out.to_vec()?, |i| {
-            if i <= len { i as u32 + 1 } else { u32::MAX }
+            if i <= len { 2 * i as u32 + 1 } else { 0 }
         })?;
     }
     drop((out, queue));

@@ -13,7 +13,7 @@ use crate::{Behaviour, Context, Failure, Needs};
 pub static LIST: &[Behaviour] = &[
     Behaviour {
         name: "signal.set-by-queue",
-        what: "a queue sets a signal to the value given, and touches neither its timestamp nor its neighbours",
+        what: "a queue sets a signal to the value given, and touches none of its neighbours",
         needs: Needs::COMPUTE,
         run: set_by_queue,
     },
@@ -112,7 +112,11 @@ fn set(cx: &Context, queue: Queue) -> Result<(), Failure> {
     for (i, s) in signals.iter().enumerate() {
         let wanted = if i == 7 { 0x1234_5678 } else { 100 + i as u64 };
         same(&format!("signal {i}"), s.value(), wanted)?;
-        same(&format!("timestamp of signal {i}"), s.timestamp(), 0)?;
+        // An engine may store its clock beside the value, which only it may.
+        ensure!(
+            i == 7 || s.timestamp() == 0,
+            "signal {i} has a timestamp of nobody's"
+        );
     }
     // Later commands write over it, in order.
     let mut commands = queue.record();
@@ -353,7 +357,8 @@ fn reused(cx: &mut Context) -> Result<(), Failure> {
         }
         // A hundred signals are dropped, and will be written to once the gate opens.
         let point = commands.submit()?;
-        let others = (0..100)
+        // More than a pool has left, so that one which hands out too early hands out these.
+        let others = (0..600)
             .map(|_| cx.device().signal())
             .collect::<Result<Vec<_>, _>>()?;
         gate.set(1)?;

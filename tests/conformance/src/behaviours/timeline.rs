@@ -43,6 +43,12 @@ pub static LIST: &[Behaviour] = &[
         run: idle_bound,
     },
     Behaviour {
+        name: "timeline.late-waits-over-roll-over",
+        what: "a queue that comes late to a wait for a point of the last epoch passes, at every place of the roll-over",
+        needs: Needs::COMPUTE.compute(2),
+        run: late_waits,
+    },
+    Behaviour {
         name: "timeline.waiters-over-roll-over",
         what: "host threads that wait for points of different epochs all wake up",
         needs: Needs::COMPUTE,
@@ -253,6 +259,36 @@ fn idle_bound(cx: &mut Context) -> Result<(), Failure> {
         );
     }
     drop((bound, data, kernel, gate, queue));
+    Ok(device.close()?)
+}
+
+fn late_waits(cx: &mut Context) -> Result<(), Failure> {
+    // Three submissions at a time: they fall on every place of the epochs of 16, and are what may be in flight.
+    let device = cx.open(|o| o.timeline_span_log2(4))?;
+    let (first, second) = (device.compute_queue(0)?, device.compute_queue(1)?);
+    let (gate, late, done) = (device.signal()?, device.signal()?, device.signal()?);
+    for round in 1..=48u64 {
+        let held = first.record().wait(&gate, round)?.submit()?;
+        let next = first.record().memory_barrier()?.submit()?;
+        // What it waits for is known now, and looked at only when the next one is complete, too.
+        let mut commands = second.record();
+        let last = commands
+            .wait(&late, round)?
+            .after(&held)?
+            .signal(&done, round)?
+            .submit()?;
+        gate.set(round)?;
+        next.wait()?;
+        same(
+            &format!("round {round}, before its turn"),
+            done.value(),
+            round - 1,
+        )?;
+        late.set(round)?;
+        last.wait()?;
+        same(&format!("round {round}"), done.value(), round)?;
+    }
+    drop((first, second, gate, late, done));
     Ok(device.close()?)
 }
 

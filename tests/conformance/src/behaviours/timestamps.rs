@@ -13,7 +13,7 @@ use crate::{Behaviour, Context, Failure, Needs};
 pub static LIST: &[Behaviour] = &[
     Behaviour {
         name: "timestamp.monotonic",
-        what: "timestamps of a queue are not zero, never go back, and leave signals' values alone",
+        what: "timestamps of a queue are not zero and never go back",
         needs: Needs::COMPUTE,
         run: monotonic,
     },
@@ -79,7 +79,6 @@ fn stamps(cx: &Context, queue: &Queue) -> Result<(), Failure> {
     let signals = signals(cx.device(), 300)?;
     let mut commands = queue.record();
     for (i, s) in signals.iter().enumerate() {
-        s.set(7)?;
         commands.timestamp(s)?;
         if i % 100 == 99 {
             commands.submit()?;
@@ -90,7 +89,6 @@ fn stamps(cx: &Context, queue: &Queue) -> Result<(), Failure> {
     for (i, s) in signals.iter().enumerate() {
         let now = s.timestamp();
         ensure!(now >= last, "timestamp {i} is {now}, after {last}");
-        same("the signal's value", s.value(), 7)?;
         last = now;
     }
     ensure!(
