@@ -93,6 +93,8 @@ impl Compiler {
             .args(&program.flags)
             .arg("-o")
             .arg(&object);
+        // What it leaves behind when it is ended goes with the directory, too.
+        command.env("TMPDIR", self.directory.path());
         command.stdin(Stdio::null()).stdout(also).stderr(messages);
         let mut child = command
             .spawn()

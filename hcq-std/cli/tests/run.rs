@@ -289,13 +289,24 @@ fn a_shared_object_is_loaded_as_it_is() {
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
 }
 
+/// Whether a process has a handler for the signal of Ctrl-C, by the mask that the system shows.
+fn catches_interrupts(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|l| l.strip_prefix("SigCgt:"))
+        .unwrap_or("0")
+        .trim()
+        .to_owned();
+    u64::from_str_radix(&mask, 16).unwrap() & 0b10 != 0
+}
+
 #[test]
 fn ctrl_c_leaves_nothing() {
     needs_cc!();
-    for kernel in [
-        ("slow", "args = [\"u\", 4000000000]"),
-        ("forever", "args = [\"u\"]"),
-    ] {
+    let slow = ("slow", "args = [\"u\", 4000000000]");
+    let forever = ("forever", "args = [\"u\"]");
+    for (kernel, wait_ms) in [(slow, 0), (slow, 100), (slow, 1000), (forever, 1500)] {
         let text = SAXPY
             .replace(
                 "[[tasks]]",
@@ -306,9 +317,12 @@ fn ctrl_c_leaves_nothing() {
         let job = Job::new(&text);
         let before = job.names();
         let mut child = job.command(&["run", "job.toml"]).spawn().unwrap();
-        // Long enough to be compiling, loading or running; each must end cleanly.
-        std::thread::sleep(Duration::from_millis(1500));
         let pid = child.id().to_string();
+        while !catches_interrupts(&pid) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // By now it compiles, loads or runs; each must end cleanly.
+        std::thread::sleep(Duration::from_millis(wait_ms));
         assert!(
             std::process::Command::new("kill")
                 .args(["-INT", &pid])

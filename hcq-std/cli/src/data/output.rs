@@ -17,6 +17,9 @@ use crate::failure::{Failure, os_words};
 /// A file that is to be written.
 #[derive(Debug)]
 pub struct Pending {
+    /// As the user named it.
+    shown: PathBuf,
+    /// Where it really is.
     target: PathBuf,
     /// The contents under a temporary name, once they are written.
     temporary: Option<NamedTempFile>,
@@ -26,11 +29,7 @@ impl Pending {
     /// Reserves `path`. The directory must exist and be writable; what is there already must be a regular file
     /// with write permission. The target is not touched.
     pub fn reserve(path: &Path) -> Result<Self, Failure> {
-        let target = match fs::canonicalize(path) {
-            Ok(real) => real,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => path.to_owned(),
-            Err(e) => return Err(refusal(path, &os_words(&e))),
-        };
+        let target = real_path(path)?;
         match fs::metadata(&target) {
             Ok(meta) if meta.is_dir() => return Err(refusal(path, "it is a directory")),
             Ok(meta) if !meta.is_file() => return Err(refusal(path, "it is not a regular file")),
@@ -40,21 +39,19 @@ impl Pending {
             _ => {}
         }
         let pending = Self {
+            shown: path.to_owned(),
             target,
             temporary: None,
         };
-        drop(pending.temporary(path)?);
+        drop(pending.temporary()?);
         Ok(pending)
     }
 
-    /// A new temporary file beside the target. `path` is the target as the user named it.
-    fn temporary(&self, path: &Path) -> Result<NamedTempFile, Failure> {
-        let Some(name) = self.target.file_name() else {
+    /// A new temporary file beside the target.
+    fn temporary(&self) -> Result<NamedTempFile, Failure> {
+        let path = &self.shown;
+        let (Some(directory), Some(name)) = (self.target.parent(), self.target.file_name()) else {
             return Err(refusal(path, "it does not name a file"));
-        };
-        let directory = match self.target.parent() {
-            Some(p) if !p.as_os_str().is_empty() => p,
-            _ => Path::new("."),
         };
         let mut prefix = std::ffi::OsString::from(".");
         prefix.push(name);
@@ -65,13 +62,12 @@ impl Pending {
             // As an ordinary new file: the process's umask takes away from it.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(directory)
-            .map_err(|e| {
-                let why = match e.kind() {
-                    io::ErrorKind::NotFound => format!("the directory {} does not exist", directory.display()),
-                    _ => format!("no file can be made in {}: {}", directory.display(), words(&e)),
-                };
-                refusal(path, &why)
-            })
+            .map_err(|e| refusal(path, &format!("no file can be made in {}: {}", directory.display(), words(&e))))
+    }
+
+    /// The path as the user named it.
+    pub fn shown(&self) -> &Path {
+        &self.shown
     }
 
     /// The path that the file will have.
@@ -84,12 +80,12 @@ impl Pending {
         &mut self,
         body: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let temporary = self.temporary(&self.target)?;
+        let temporary = self.temporary()?;
         let mut out = BufWriter::with_capacity(1 << 18, temporary.as_file());
         body(&mut out)
             .and_then(|()| out.flush())
             .and_then(|()| temporary.as_file().sync_all())
-            .map_err(|e| Failure::io("write", &self.target, &e))?;
+            .map_err(|e| Failure::io("write", &self.shown, &e))?;
         drop(out);
         self.temporary = Some(temporary);
         Ok(())
@@ -100,18 +96,43 @@ impl Pending {
         let Self {
             temporary: Some(temporary),
             target,
+            shown,
         } = self
         else {
             return Ok(());
         };
         temporary
             .persist(&target)
-            .map_err(|e| Failure::io("rename the finished file to", &target, &e.error))?;
+            .map_err(|e| Failure::io("rename the finished file to", &shown, &e.error))?;
         // The name itself is on the disk once the directory is; not every file system can do this.
         if let Some(dir) = target.parent().and_then(|d| File::open(d).ok()) {
             let _ = dir.sync_all();
         }
         Ok(())
+    }
+}
+
+/// Where a file is, links followed, whether it exists or not: two names of one file give the same path.
+fn real_path(path: &Path) -> Result<PathBuf, Failure> {
+    match fs::canonicalize(path) {
+        Ok(real) => return Ok(real),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(refusal(path, &os_words(&e))),
+        Err(_) => {}
+    }
+    let Some(name) = path.file_name() else {
+        return Err(refusal(path, "it does not name a file"));
+    };
+    let directory = match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    match fs::canonicalize(directory) {
+        Ok(real) => Ok(real.join(name)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(refusal(
+            path,
+            &format!("the directory {} does not exist", directory.display()),
+        )),
+        Err(e) => Err(refusal(path, &os_words(&e))),
     }
 }
 
@@ -207,6 +228,17 @@ mod tests {
             assert!(said.contains(why), "{}: {said}", path.display());
         }
         assert_eq!(names(dir.path()), ["locked.npy"]);
+    }
+
+    #[test]
+    fn two_names_of_one_file_are_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let sub = dir.path().join("sub");
+        fs::create_dir(&sub).unwrap();
+        let a = Pending::reserve(&dir.path().join("new.npy")).unwrap();
+        let b = Pending::reserve(&sub.join("../new.npy")).unwrap();
+        assert_eq!(a.target(), b.target());
+        assert_ne!(a.shown(), b.shown());
     }
 
     #[test]

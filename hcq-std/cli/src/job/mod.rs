@@ -21,6 +21,8 @@ pub use parse::parse;
 pub const MAX_BYTES: u64 = 16 << 20;
 /// Most tasks of one job: planning compares each with those before it.
 pub const MAX_TASKS: usize = 16_384;
+/// Most bytes of memory that the items of a group share.
+pub const MAX_LOCAL_MEMORY: u64 = 1 << 30;
 
 /// A job, checked as far as its own text allows.
 #[derive(Debug, Clone, PartialEq)]

@@ -297,6 +297,16 @@ fn every_mistake_names_line_and_key() {
             "job.toml:22: tasks[0].local_memory: -1 is out of range",
         ),
         (
+            "local_memory = 64",
+            "local_memory = 4294967295",
+            "job.toml:22: tasks[0].local_memory: 4294967295 is out of range: it must be from 0 to 1073741824",
+        ),
+        (
+            "groups = [4096]",
+            "groups = [4294967295, 4294967295, 4294967295]",
+            "job.toml:20: tasks[0].groups: [4294967295, 4294967295, 4294967295] are more than can be counted",
+        ),
+        (
             "writes = [\"y\"]",
             "writes = [\"n\"]",
             "job.toml:23: tasks[0].writes[0]: \"n\" is not an argument",

@@ -33,8 +33,8 @@ impl Context<'_> {
     }
 
     /// Waits for a submission: until it is done, the device fails, the user asks to stop, or nothing has moved for as
-    /// long as the device allows. `progress` is any number that changes when something moves; `explain` adds to the
-    /// failure in the last case.
+    /// long as the device allows. `progress` is any number that changes when something moves; `explain` says more
+    /// of a failure of the device.
     pub(super) fn wait_watching(
         &self,
         point: &Point,
@@ -59,6 +59,7 @@ impl Context<'_> {
                         return Err(explain(Failure::new(Exit::Device, what).help(help)).into());
                     }
                 }
+                Err(error @ Error::Fault(_)) => return Err(explain(device_failure(&error)).into()),
                 Err(error) => return Err(device_failure(&error).into()),
             }
         }
@@ -67,5 +68,12 @@ impl Context<'_> {
 
 /// A device's error as a failure of this command.
 pub fn device_failure(error: &Error) -> Failure {
-    Failure::new(Exit::Device, error.to_string())
+    match error {
+        // Recovering is for programs that go on; this one ends.
+        Error::Fault(record) => Failure::new(
+            Exit::Device,
+            format!("the device stopped with a fault: {record}"),
+        ),
+        _ => Failure::new(Exit::Device, error.to_string()),
+    }
 }

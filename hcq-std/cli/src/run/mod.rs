@@ -32,8 +32,9 @@ use queues::Queues;
 /// The device if neither the command line nor the job names one.
 pub const DEFAULT_DEVICE: &str = "cpu";
 
-/// Launches whose times are kept, for medians and the trace.
+/// Launches whose times are kept, for medians and the trace; fewer if that were more than so many spans.
 const KEPT: usize = 1024;
+const KEPT_SPANS: usize = 1 << 20;
 
 /// A run shorter than this needs no progress bar.
 const QUIET: Duration = Duration::from_millis(500);
@@ -85,8 +86,7 @@ fn open(args: &RunArgs, job: &Job) -> Result<Device> {
         Work::Copy(_) => 0,
     };
     let most = job.tasks.iter().map(local_memory).max().unwrap_or(0);
-    // More than a device can be opened with is refused when it is asked for, with the task's place.
-    let most = most.min(1 << 30).max(options.local_memory_bytes);
+    let most = most.max(options.local_memory_bytes);
     Device::open_with(
         asked.unwrap_or(DEFAULT_DEVICE),
         &options.local_memory_bytes(most),
@@ -166,6 +166,7 @@ fn launch_all(
         None
     };
     let began = Instant::now();
+    let kept = (KEPT_SPANS / context.job.tasks.len().max(1)).clamp(1, KEPT);
     let mut launches = std::collections::VecDeque::new();
     for round in 1..=repeat {
         context.interrupt.check()?;
@@ -181,7 +182,7 @@ fn launch_all(
             let explain = |failure: Failure| stuck(context.job, &queues.spans(), submit, failure);
             context.wait_watching(&last, || queues.progress(), explain)?;
         }
-        if launches.len() == KEPT {
+        if launches.len() == kept {
             launches.pop_front();
         }
         launches.push_back(LaunchTimes {
@@ -202,7 +203,7 @@ fn stuck(job: &Job, spans: &[Span], submit: u64, mut failure: Failure) -> Failur
     let Some(task) = spans.iter().position(runs).and_then(|i| job.tasks.get(i)) else {
         return failure;
     };
-    failure.what += &format!("; {:?} has begun and does not end", task.name);
+    failure.what += &format!("; {:?} has begun and not ended", task.name);
     failure.at(job.place(&task.at))
 }
 

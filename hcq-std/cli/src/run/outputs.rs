@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use hcq_std::Buffer;
 
@@ -74,7 +74,7 @@ impl Outputs {
                 Ok(pending) => {
                     let what = format!(
                         "{} is also written by something else",
-                        pending.target().display()
+                        pending.shown().display()
                     );
                     files.push((
                         pending.target().to_owned(),
@@ -122,11 +122,11 @@ impl Outputs {
         }
         if let Some(pending) = &mut self.trace {
             pending.write(|w| trace::write(&report.profile, w))?;
-            report.trace = Some(pending.target().to_owned());
+            report.trace = Some(pending.shown().to_owned());
         }
         if let Some(pending) = &mut self.timeline {
             pending.write(|w| timeline::write(&report.profile, w))?;
-            report.timeline = Some(pending.target().to_owned());
+            report.timeline = Some(pending.shown().to_owned());
         }
         context.interrupt.check()?;
         let all = self
@@ -214,20 +214,12 @@ impl JobOutput {
         written.map_err(|f| f.at(context.job.place(place)))?;
         report.files.push(Written {
             buffer: context.buffer_name(self.output.buffer).to_owned(),
-            file: shown(context.job, &self.output, pending.target()),
+            file: pending.shown().to_owned(),
             what: input::describe(input),
             bytes: input.bytes,
         });
         Ok(())
     }
-}
-
-/// The file as the user would name it.
-fn shown(job: &Job, output: &Output, target: &Path) -> PathBuf {
-    output
-        .file
-        .as_ref()
-        .map_or_else(|| target.to_owned(), |f| job.resolve(&f.value))
 }
 
 /// A zeroed vector of that many bytes; running out of memory is an error and not the end.

@@ -8,7 +8,7 @@ use super::Checker;
 use crate::data::dtype::Dtype;
 use crate::failure::Located;
 use crate::job::source::{Fields, Node, type_words};
-use crate::job::{Argument, Launch, Task, Transfer, ViewDecl, Work};
+use crate::job::{Argument, Launch, MAX_LOCAL_MEMORY, Task, Transfer, ViewDecl, Work};
 
 impl Checker {
     fn view(&mut self, node: &Node<'_, '_>) -> Option<ViewDecl> {
@@ -164,7 +164,7 @@ impl Checker {
         let local = fields.get("local").map_or(Some([1; 3]), |n| self.extent(n));
         let local_memory = fields
             .get("local_memory")
-            .map_or(Some(0), |n| self.reader.whole(n, 0, u32::MAX.into()));
+            .map_or(Some(0), |n| self.reader.whole(n, 0, MAX_LOCAL_MEMORY));
         let queue = match fields.get("queue") {
             Some(n) => self.reader.whole(n, 0, 255).map(|q| {
                 Some(Located {
@@ -212,6 +212,15 @@ impl Checker {
                 Some(v) => *place = v,
                 None => sound = false,
             }
+        }
+        if extent
+            .iter()
+            .try_fold(1u64, |n, &v| n.checked_mul(v.into()))
+            .is_none()
+        {
+            self.reader
+                .fail(&node.at, format!("{extent:?} are more than can be counted"));
+            return None;
         }
         sound.then_some(extent)
     }
