@@ -16,9 +16,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::patch::{PatchList, Store};
+use crate::patch::{Formula, PatchList, Store};
 use crate::record::{Block, Operand, RecordError};
-use crate::value::{Value, Var};
+use crate::value::{Fit, Value, Var};
 
 /// What an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,6 +259,15 @@ fn write_one(
                 8 => Store::W64,
                 _ => return Err(RecordError::ArgumentKind { index }),
             };
+            if let Value::Var(of) = value {
+                // Nobody knows yet whether the number is signed: `n - 3` may become negative.
+                let fit = Fit::signed(size * 8);
+                let formula = Formula {
+                    fit,
+                    ..Formula::narrow(of, store)
+                };
+                return block.value(list, at, value, &formula, operand);
+            }
             block.whole(list, at, value, store, operand)
         }
         Arg::Bytes(bytes) => block.write(at, bytes),

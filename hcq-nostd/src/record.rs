@@ -658,6 +658,7 @@ impl<'r, 'm> Block<'r, 'm> {
     fn store(&mut self, at: usize, word: u64, store: Store) -> Result<(), RecordError> {
         let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
         match store.bytes() {
+            0 => Ok(()),
             1 => self.write(at, &[a]),
             2 => self.write(at, &[a, b]),
             4 => self.write(at, &[a, b, c, d]),

@@ -166,6 +166,10 @@ pub struct Fit {
     pub align_log2: u8,
     /// The value must be at least this.
     pub least: u8,
+    /// The value must be at most this.
+    pub most: u64,
+    /// Two's complements of negative numbers of `bits` bits fit too.
+    pub signed: bool,
 }
 
 /// A value that does not fit its field.
@@ -186,6 +190,13 @@ pub enum Misfit {
         /// Logarithm of the alignment.
         align_log2: u8,
     },
+    /// At most `most` was needed.
+    AboveLimit {
+        /// The value.
+        value: u64,
+        /// The most there may be.
+        most: u64,
+    },
     /// At least `least` was needed.
     TooSmall {
         /// The value.
@@ -202,6 +213,7 @@ impl core::fmt::Display for Misfit {
             Self::Misaligned { value, align_log2 } => {
                 write!(f, "{value:#x} is not a multiple of 2^{align_log2}")
             }
+            Self::AboveLimit { value, most } => write!(f, "{value} is more than {most}"),
             Self::TooSmall { value, least } => write!(f, "{value} is less than {least}"),
         }
     }
@@ -215,6 +227,8 @@ impl Fit {
         bits: 64,
         align_log2: 0,
         least: 0,
+        most: u64::MAX,
+        signed: false,
     };
 
     /// Below `2^bits`.
@@ -227,7 +241,7 @@ impl Fit {
         Self {
             bits,
             align_log2,
-            least: 0,
+            ..Self::ANY
         }
     }
 
@@ -235,15 +249,29 @@ impl Fit {
     pub const fn count(bits: u8) -> Self {
         Self {
             bits,
-            align_log2: 0,
             least: 1,
+            ..Self::ANY
+        }
+    }
+
+    /// From 0 to `most`: a limit that is no power of two.
+    pub const fn at_most(most: u64) -> Self {
+        Self { most, ..Self::ANY }
+    }
+
+    /// A number of `bits` bits, signed or not: from `-2^(bits - 1)`, as its two's complement, up to below `2^bits`.
+    pub const fn signed(bits: u8) -> Self {
+        Self {
+            bits,
+            signed: true,
+            ..Self::ANY
         }
     }
 
     /// Checks one value.
     #[inline]
     pub const fn check(self, value: u64) -> Result<(), Misfit> {
-        if self.bits < 64 && value >> self.bits != 0 {
+        if self.bits < 64 && value >> self.bits != 0 && !self.takes_negative(value) {
             return Err(Misfit::TooLarge {
                 value,
                 bits: self.bits,
@@ -261,7 +289,18 @@ impl Fit {
                 least: self.least,
             });
         }
+        if value > self.most {
+            return Err(Misfit::AboveLimit {
+                value,
+                most: self.most,
+            });
+        }
         Ok(())
+    }
+
+    /// Whether `value` is the two's complement of a negative number that fits.
+    const fn takes_negative(self, value: u64) -> bool {
+        self.signed && self.bits > 0 && value >= u64::MAX << (self.bits - 1)
     }
 
     /// Checks `x * scale + add` without wrapping: a sum that leaves 64 bits does not come back in as a small number.
@@ -273,7 +312,8 @@ impl Fit {
             let exact = i128::from(x)
                 .checked_mul(i128::from(scale.cast_signed()))
                 .and_then(|p| p.checked_add(i128::from(add.cast_signed())));
-            if exact != Some(i128::from(value)) {
+            let negative = exact == Some(i128::from(value.cast_signed())) && self.signed;
+            if exact != Some(i128::from(value)) && !negative {
                 return Err(Misfit::TooLarge {
                     value,
                     bits: self.bits,
@@ -324,7 +364,7 @@ impl Field {
         Fit {
             bits: self.bits.saturating_add(self.unit_log2),
             align_log2: self.unit_log2,
-            least: 0,
+            ..Fit::ANY
         }
     }
 
@@ -427,6 +467,34 @@ mod tests {
         assert!(f.check_affine(0xffff, 1, 1).is_err());
         // Whole 64-bit stores wrap by intent.
         assert_eq!(Fit::ANY.check_affine(0, 1, u64::MAX), Ok(()));
+    }
+
+    #[test]
+    fn limits_need_not_be_powers_of_two() {
+        let f = Fit::at_most(0x600);
+        assert_eq!(f.check(0x600), Ok(()));
+        let above = Misfit::AboveLimit {
+            value: 0x601,
+            most: 0x600,
+        };
+        assert_eq!(f.check(0x601), Err(above));
+    }
+
+    #[test]
+    fn signed_numbers_fit_as_their_twos_complement() {
+        let f = Fit::signed(8);
+        for v in [0, 0xff, -1i64 as u64, -128i64 as u64] {
+            assert_eq!(f.check(v), Ok(()), "{v:#x}");
+        }
+        for v in [0x100, -129i64 as u64, 1 << 63] {
+            assert!(f.check(v).is_err(), "{v:#x}");
+        }
+        // n - 3 with n = 1.
+        let minus_three = 3u64.wrapping_neg();
+        assert_eq!(f.check_affine(1, 1, minus_three), Ok(()));
+        assert!(Fit::bits(8).check_affine(1, 1, minus_three).is_err());
+        // What wraps does not become a small negative number.
+        assert!(f.check_affine(u64::MAX, 1, 0x100).is_err());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 use super::RegionId;
-use super::formula::{Derived, Formula, Site};
+use super::formula::{Derived, Formula, Site, Store};
 use super::table::{
     DENSE_FLAG, FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, START_MASK,
     Special, TableError, one_site_each,
 };
-use crate::value::{Affine, Value, Var};
+use crate::value::{Affine, Fit, Misfit, Value, Var};
 
 /// Room that recording into a patch list takes, or lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -222,6 +222,29 @@ impl<'m> PatchList<'m> {
         self.planned = false;
     }
 
+    /// Requires of a value what no field of it does: a limit of a program, a product that must not be zero. An immediate
+    /// is checked here, a variable at each launch that changes it.
+    ///
+    /// The table needs a region, even if nothing but limits is filed.
+    ///
+    /// # Errors
+    /// [`Misfit`] for an immediate.
+    pub fn require(&mut self, value: Value, fit: Fit) -> Result<(), Misfit> {
+        match value {
+            Value::Imm(v) => fit.check(v),
+            Value::Var(of) => {
+                let store = Store::Nothing;
+                let limit = Formula {
+                    store,
+                    fit,
+                    ..Formula::whole(of)
+                };
+                self.push(Site::new(RegionId(0), 0, &limit));
+                Ok(())
+            }
+        }
+    }
+
     /// Declares a derived variable, or finds the one of the last few that is the same.
     ///
     /// # Errors
@@ -382,11 +405,12 @@ fn check_site(s: &Site, regions: &[u64], vars: u32) -> Result<(), BuildError> {
 
 /// Sorts by place; every site must be alone. Each was found to be a store.
 fn check_overlap(sites: &mut [Site]) -> Result<(), BuildError> {
-    sites.sort_unstable_by_key(|s| (s.is_feeds(), s.region, s.offset));
+    let stores = |s: &Site| !s.is_feeds() && !s.is_limit();
+    sites.sort_unstable_by_key(|s| (!stores(s), s.region, s.offset));
     let bytes = |s: &Site| s.formula().map_or(0, |f| f.store.bytes());
     for pair in sites.windows(2) {
         let [a, b] = pair else { continue };
-        if b.is_feeds() {
+        if !stores(b) {
             break;
         }
         if a.region == b.region && b.offset - a.offset < bytes(a) {

@@ -20,6 +20,8 @@ pub enum Store {
     Low32 = 4,
     /// The high half of the 64 bits, after the byte swap if there is one.
     High32 = 5,
+    /// Nothing: the value is only checked, see [`PatchList::require`](super::PatchList::require).
+    Nothing = 6,
 }
 
 impl Store {
@@ -31,6 +33,7 @@ impl Store {
             3 => Self::W64,
             4 => Self::Low32,
             5 => Self::High32,
+            6 => Self::Nothing,
             _ => return None,
         })
     }
@@ -38,6 +41,7 @@ impl Store {
     /// Bytes stored.
     pub const fn bytes(self) -> u32 {
         match self {
+            Self::Nothing => 0,
             Self::W8 => 1,
             Self::W16 => 2,
             Self::W32 | Self::Low32 | Self::High32 => 4,
@@ -48,6 +52,7 @@ impl Store {
     /// The alignment that a site of this width needs, in bytes.
     pub const fn align(self) -> u32 {
         match self {
+            Self::Nothing => 1,
             Self::W64 => 4,
             other => other.bytes(),
         }
@@ -165,12 +170,13 @@ impl Formula {
             ((self.of.eval(x) >> (self.shr as u32 & 63)) & self.mask) << (self.shl as u32 & 63);
         let word = self.base.wrapping_add(field);
         let word = match (self.swap, self.store) {
-            (false, _) | (true, Store::W8) => word,
+            (false, _) | (true, Store::W8 | Store::Nothing) => word,
             (true, Store::W16) => (word as u16).swap_bytes() as u64,
             (true, Store::W32) => (word as u32).swap_bytes() as u64,
             (true, Store::W64 | Store::Low32 | Store::High32) => word.swap_bytes(),
         };
         match self.store {
+            Store::Nothing => 0,
             Store::W8 => word & 0xff,
             Store::W16 => word & 0xffff,
             Store::W32 | Store::Low32 => word & 0xffff_ffff,
@@ -224,7 +230,9 @@ pub struct Site {
     /// While building: the formula's index, or one of the two marks.
     pub(super) formula: u32,
     pub(super) least: u8,
-    pub(super) reserved: [u8; 3],
+    pub(super) signed: u8,
+    pub(super) reserved: [u8; 2],
+    pub(super) most: u64,
 }
 
 impl Site {
@@ -245,7 +253,9 @@ impl Site {
         align_log2: 0,
         formula: 0,
         least: 0,
-        reserved: [0; 3],
+        signed: 0,
+        reserved: [0; 2],
+        most: u64::MAX,
     };
 
     /// In place of a store: variable `var` feeds the derived variable number `offset`.
@@ -268,7 +278,9 @@ impl Site {
             align_log2: f.fit.align_log2,
             formula: 0,
             least: f.fit.least,
-            reserved: [0; 3],
+            signed: u8::from(f.fit.signed),
+            reserved: [0; 2],
+            most: f.fit.most,
         }
     }
 
@@ -304,8 +316,15 @@ impl Site {
                 bits: self.bits,
                 align_log2: self.align_log2,
                 least: self.least,
+                most: self.most,
+                signed: self.signed != 0,
             },
         })
+    }
+
+    /// Whether it only checks its value.
+    pub(super) fn is_limit(&self) -> bool {
+        self.store == Store::Nothing as u8
     }
 
     /// Region and byte offset.
@@ -314,12 +333,9 @@ impl Site {
     }
 
     /// All but place and variable, for grouping.
-    pub(super) fn key(&self) -> (u64, u64, u64, u64, [u8; 7]) {
+    pub(super) fn key(&self) -> ([u64; 5], [u8; 8]) {
         (
-            self.scale,
-            self.add,
-            self.mask,
-            self.base,
+            [self.scale, self.add, self.mask, self.base, self.most],
             [
                 self.store,
                 self.swap,
@@ -328,6 +344,7 @@ impl Site {
                 self.bits,
                 self.align_log2,
                 self.least,
+                self.signed,
             ],
         )
     }

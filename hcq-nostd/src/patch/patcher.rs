@@ -1,4 +1,5 @@
 use super::compare;
+use super::formula::Store;
 use super::stores::{self, Checked};
 use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable, START_MASK};
 use crate::mem::Region;
@@ -501,6 +502,9 @@ impl<'m> Patcher<'m> {
                 else {
                     continue;
                 };
+                if formula.store == Store::Nothing {
+                    continue;
+                }
                 let offsets = self.table.run_words(run);
                 stores::run(checked, region, offsets, formula.store, formula.eval(value));
                 stored += offsets.len();

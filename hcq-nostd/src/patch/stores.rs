@@ -69,6 +69,7 @@ pub(super) fn plain(_: Checked, region: &mut Region<'_>, offsets: &[u32], value:
 #[inline]
 pub(super) fn run(_: Checked, region: &mut Region<'_>, offsets: &[u32], store: Store, value: u64) {
     match store {
+        Store::Nothing => {}
         // SAFETY: `PatchTable::check_runs` saw `offset + store.bytes() <= record.bytes` and `offset % store.align() == 0`
         // for the whole run, and `check` saw `record.bytes <= region.len()` and the region's alignment.
         Store::W8 => unsafe { scatter::each(region, offsets, (value & 0xff) as u8) },

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | header | 40 bytes | magic, version, counts |
 //! | derived | 112 | variables computed from others, inputs before outputs |
-//! | formulas | 40 | all of a formula but its variable |
+//! | formulas | 48 | all of a formula but its variable |
 //! | regions | 16 | size in bytes, and where the region's dense list starts |
 //! | special | 16 per 64 variables | which of them have runs, and the first run; absent if there are dense lists only |
 //! | runs | 20 | sites of one variable, formula and region, sorted by variable |
@@ -131,7 +131,8 @@ pub(super) struct FormulaRecord {
     store: u8,
     swap: u8,
     least: u8,
-    reserved: u8,
+    signed: u8,
+    most: u64,
 }
 
 impl FormulaRecord {
@@ -148,7 +149,8 @@ impl FormulaRecord {
             store: s.store,
             swap: s.swap,
             least: s.least,
-            reserved: 0,
+            signed: s.signed,
+            most: s.most,
         }
     }
 
@@ -169,6 +171,8 @@ impl FormulaRecord {
                 bits: self.bits,
                 align_log2: self.align_log2,
                 least: self.least,
+                most: self.most,
+                signed: self.signed != 0,
             },
         })
     }
@@ -203,9 +207,9 @@ pub(super) struct Run {
 }
 
 const _: () = assert!(
-    size_of::<Header>() == 40 && size_of::<FormulaRecord>() == 40 && size_of::<Run>() == 20
+    size_of::<Header>() == 40 && size_of::<FormulaRecord>() == 48 && size_of::<Run>() == 20
 );
-const _: () = assert!(size_of::<Derived>() == 112 && size_of::<Site>() == 56);
+const _: () = assert!(size_of::<Derived>() == 112 && size_of::<Site>() == 64);
 
 /// The sections while they are written.
 pub(super) struct SectionsMut<'a> {
@@ -534,7 +538,10 @@ impl<'t> PatchTable<'t> {
         let runs = self
             .runs
             .iter()
-            .filter(|r| r.formula != FEEDS_FORMULA)
+            .filter(|r| {
+                let formula = self.formulas.get(r.formula as usize);
+                formula.is_some_and(|f| f.store != Store::Nothing as u8)
+            })
             .map(|r| r.count as usize);
         dense.sum::<usize>() + runs.sum::<usize>()
     }

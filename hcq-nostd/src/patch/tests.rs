@@ -18,6 +18,7 @@ fn naive_bytes(f: &Formula, x: u64) -> Vec<u8> {
     let word = (u128::from(f.base) + field % modulus) % modulus;
     let mut bytes = word.to_le_bytes()[..8].to_vec();
     let width = match f.store {
+        Store::Nothing => 0,
         Store::W8 => 1,
         Store::W16 => 2,
         Store::W32 => 4,

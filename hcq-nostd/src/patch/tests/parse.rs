@@ -171,7 +171,7 @@ fn reasons_name_what_is_wrong() {
         refuse(40 + 2 * 112 + 32, 64),
         Err(TableError::Formula { index: 0 })
     );
-    let regions = 40 + 2 * 112 + 40;
+    let regions = 40 + 2 * 112 + 48;
     assert_eq!(refuse(regions, 8), Err(TableError::Dense { region: 0 }));
     assert_eq!(refuse(regions + 8, 1), Err(TableError::Dense { region: 0 }));
     let special = regions + 2 * 16;
@@ -204,7 +204,7 @@ fn runs_that_share_words_are_refused() {
     let count = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let (vars, regions, derived, formulas, runs) =
         (count(8), count(12), count(16), count(20), count(24));
-    let first = 40 + derived * 112 + formulas * 40 + regions * 16 + vars.div_ceil(64) * 16;
+    let first = 40 + derived * 112 + formulas * 48 + regions * 16 + vars.div_ceil(64) * 16;
     assert!(runs >= 2);
     let second = first as usize + 20 + 12;
     bytes[second..second + 4].fill(0);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::mem::Region;
 use crate::testing::Rng;
+use crate::value::{Fit, Misfit};
 
 const R0: RegionId = RegionId(0);
 
@@ -442,4 +443,38 @@ fn a_plain_pointer_lands_where_it_should() {
         (value(&mut memory, 0), value(&mut memory, 8)),
         (0, 0x7f00_0000_1000)
     );
+}
+
+#[test]
+fn a_limit_is_checked_and_stores_nothing() {
+    let (mut sites, mut derived) = ([Site::EMPTY; 8], [Derived::EMPTY; 1]);
+    let mut list = PatchList::new(&mut sites, &mut derived);
+    let (x, y) = (list.var().unwrap(), list.var().unwrap());
+    list.site(RegionId(0), 0, &Formula::whole(x));
+    let items = list.product(x.into(), y.into()).unwrap();
+    list.require(items, Fit::at_most(0x600)).unwrap();
+    assert_eq!(list.require(Value::Imm(0x600), Fit::at_most(0x600)), Ok(()));
+    assert!(
+        list.require(Value::Imm(0x601), Fit::at_most(0x600))
+            .is_err()
+    );
+    let mut bytes = [0u64; 64];
+    let table = list.build(&[16], &mut bytes).unwrap();
+    assert_eq!(table.sites(), 1);
+    let mut state = [0u64; 16];
+    let mut patcher = Patcher::new(table, &mut state).unwrap();
+    let mut memory = [0u64; 2];
+    let mut regions = [Region::from_words(&mut memory, 0)];
+    patcher.set(x, 0x600).unwrap();
+    patcher.set(y, 2).unwrap();
+    let refused = patcher.apply(&mut regions).unwrap_err();
+    let above = Misfit::AboveLimit {
+        value: 0xc00,
+        most: 0x600,
+    };
+    assert!(matches!(refused, PatchError::Misfit { misfit, .. } if misfit == above));
+    assert_eq!(regions[0].load_u64(0), Ok(0));
+    patcher.set(y, 1).unwrap();
+    assert_eq!(patcher.apply(&mut regions), Ok(1));
+    assert_eq!(memory, [0x600, 0]);
 }
