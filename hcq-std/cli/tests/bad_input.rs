@@ -410,7 +410,7 @@ fn kernels_that_do_not_fit() {
         "\"saxpi\"",
         nothing,
         2,
-        "job.toml:9: tasks[0].kernel: ",
+        "job.toml:9: tasks[0].kernel: k.c has no kernel `saxpi`\n  help: a kernel must be a visible symbol",
     );
     refused(
         args,

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use hcq_std::{ArgInfo, ArgKind, Device, Kernel, Module, ScalarType};
+use hcq_std::{ArgInfo, ArgKind, Device, Error, Kernel, Module, ScalarType};
 
 use super::context::device_failure;
 use crate::compile::Compiler;
@@ -16,7 +16,7 @@ use crate::data::dtype::Dtype;
 use crate::exit::Exit;
 use crate::failure::{Failure, Failures, Result};
 use crate::interrupt::Interrupt;
-use crate::job::{Job, ProgramKind, Work};
+use crate::job::{Job, Launch, ProgramKind, Work};
 use crate::launch::{Parameter, ParameterKind};
 
 /// The kernels of a job.
@@ -54,8 +54,7 @@ impl Programs {
                         Some(kernels.len() - 1)
                     }
                     Err(e) => {
-                        let mut failure = device_failure(&e).at(job.place(&launch.kernel.at));
-                        failure.exit = Exit::Usage;
+                        let failure = no_kernel(job, launch, &e);
                         failures.push(failure);
                         None
                     }
@@ -81,6 +80,25 @@ impl Programs {
     fn entry(&self, task: usize) -> Option<&(Kernel, Option<Vec<Parameter>>)> {
         self.kernels.get((*self.of_task.get(task)?)?)
     }
+}
+
+/// Why a program's kernel cannot be used, with the program as the job names it.
+fn no_kernel(job: &Job, launch: &Launch, error: &Error) -> Failure {
+    let place = job.place(&launch.kernel.at);
+    let Error::MissingSymbol { symbol, .. } = error else {
+        return Failure {
+            exit: Exit::Usage,
+            ..device_failure(error)
+        }
+        .at(place);
+    };
+    let program = job.programs.get(launch.program);
+    let path = program
+        .map(|p| job.resolve(&p.path.value))
+        .unwrap_or_default();
+    Failure::usage(format!("{} has no kernel `{symbol}`", path.display()))
+        .at(place)
+        .help("a kernel must be a visible symbol: HCQ_KERNEL sees to that; in C++ it must be extern \"C\"")
 }
 
 fn load_modules(device: &Device, job: &Job, interrupt: &Interrupt) -> Result<Vec<Module>> {
