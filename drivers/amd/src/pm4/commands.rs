@@ -122,20 +122,25 @@ pub(crate) fn write(
     .record(c)
 }
 
+/// Refuses to wait for bits that the mask clears: no word can ever match.
+pub(crate) fn check_expect(mask: u32, expect: Value) -> Result<(), RecordError> {
+    match expect.imm() {
+        Some(bits) if bits & !u64::from(mask) != 0 => Err(RecordError::Limit {
+            operand: Operand::Data,
+            value: bits,
+            max: mask.into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn poll_bit(
     c: &mut Command<'_, '_>,
     address: Value,
     mask: u32,
     expect: Value,
 ) -> Result<(), RecordError> {
-    if let Some(bits) = expect.imm().filter(|v| v & !u64::from(mask) != 0) {
-        // No word can ever match.
-        return Err(RecordError::Limit {
-            operand: Operand::Data,
-            value: bits,
-            max: mask.into(),
-        });
-    }
+    check_expect(mask, expect)?;
     let wait = WaitRegMem {
         function: Function::Equal,
         poll: Poll::Memory(address),

@@ -1,6 +1,6 @@
 //! A kernel prepared for one device: the packets of its dispatch, and where the few words are that differ.
 
-use hcq_nostd::patch::{PatchList, Store};
+use hcq_nostd::patch::PatchList;
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError, Recorder};
 use hcq_nostd::value::{Fit, Misfit, Value};
@@ -11,7 +11,8 @@ use super::event_write::EventWrite;
 use super::pred_exec::PredExec;
 use super::set_reg::{SetReg, Space};
 use super::split;
-use crate::aql::dispatch::{self, PACKET_BYTES, READ_ALIGN, THREE_DIMENSIONS};
+use crate::aql::PACKET_BYTES;
+use crate::aql::dispatch::{LaunchFields, READ_ALIGN, record_for_reading};
 use crate::chips::Lds;
 use crate::device::{ADDRESS_BITS, Device};
 use crate::hidden::{self, Apertures, HiddenSlot};
@@ -394,47 +395,18 @@ impl<'p> Program<'p> {
             let [low, high] = split(pointer);
             c.set(first + at, low);
             c.set(first + at + 1, high);
-            self.dispatch_packet(c.list(), launch, packet, kernargs)?;
+            let list = c.list();
+            record_for_reading(list, block, packet, self.kernel.private_bytes)?;
+            let group = u64::from(self.kernel.group_bytes) + u64::from(launch.local_memory);
+            let fields = LaunchFields {
+                groups: launch.groups,
+                local: launch.local,
+                group_segment_size: group,
+                kernarg_address: kernargs,
+            };
+            fields.record(list, block, packet)?;
         }
         Ok(())
-    }
-
-    /// What a kernel may read through its dispatch pointer.
-    fn dispatch_packet(
-        &self,
-        list: &mut PatchList<'_>,
-        launch: &mut Launch<'_, '_, Self>,
-        packet: usize,
-        kernargs: u64,
-    ) -> Result<(), RecordError> {
-        use dispatch::at;
-        let block = &mut launch.kernargs;
-        let setup = dispatch::TYPE_KERNEL_DISPATCH | THREE_DIMENSIONS;
-        block.whole(list, packet, setup.into(), Store::W32, Operand::Kernargs)?;
-        dispatch::write_sizes(list, block, packet, launch.groups, launch.local)?;
-        let private = self.kernel.private_bytes.into();
-        block.whole(
-            list,
-            packet + at::PRIVATE_SEGMENT_SIZE,
-            private,
-            Store::W32,
-            Operand::Program,
-        )?;
-        let group = Value::from(self.kernel.group_bytes) + launch.local_memory.into();
-        block.whole(
-            list,
-            packet + at::GROUP_SEGMENT_SIZE,
-            group,
-            Store::W32,
-            Operand::LocalMemory,
-        )?;
-        block.whole(
-            list,
-            packet + at::KERNARG_ADDRESS,
-            kernargs.into(),
-            Store::W64,
-            Operand::Kernargs,
-        )
     }
 }
 

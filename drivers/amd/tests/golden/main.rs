@@ -4,9 +4,12 @@
 //! counts how often it did.
 
 mod amd;
+mod aql;
 mod json;
 mod lab;
 mod pm4;
+mod scratch;
+mod sdma;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,9 +24,11 @@ pub(crate) enum Known {
     HdpFlush,
     /// The private segment's descriptor: one constant for every generation.
     PrivateSegment,
+    /// SDMA: a submit longer than the ring is noticed when the ring is full.
+    RingOverrun,
 }
 
-static SEEN: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+static SEEN: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
 
 impl Known {
     fn seen(self) {
@@ -34,12 +39,19 @@ impl Known {
 /// A file, the cases that it is known to have, and what runs one.
 type File = (&'static str, usize, fn(&json::Json));
 
-const FILES: [File; 5] = [
+const FILES: [File; 12] = [
+    ("amd-aql-queue-descriptor", 10, scratch::descriptor),
+    ("amd-gfx1100-aql", 15, aql::run),
+    ("amd-gfx1201-aql", 15, aql::run),
+    ("amd-gfx942-aql", 30, aql::run),
+    ("amd-gfx950-aql", 15, aql::run),
+    ("amd-scratch", 63, scratch::run),
     ("amd-gfx1100-pm4", 52, pm4::run),
     ("amd-gfx1151-pm4", 6, pm4::run),
     ("amd-gfx1201-pm4", 52, pm4::run),
     ("amd-gfx942-pm4", 100, pm4::run),
     ("amd-gfx950-pm4", 100, pm4::run),
+    ("amd-sdma", 146, sdma::run),
 ];
 
 #[test]
@@ -61,6 +73,7 @@ fn golden() {
         Known::AcquireRange,
         Known::HdpFlush,
         Known::PrivateSegment,
+        Known::RingOverrun,
     ]
     .iter()
     .zip(&SEEN)

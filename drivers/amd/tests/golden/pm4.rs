@@ -102,21 +102,26 @@ impl Encoder for Pm4 {
     }
 
     fn decode_and_encode(&self, title: &str, words: &[u32]) -> Vec<u32> {
-        let mut again = vec![u32::from_ne_bytes([FILLER; 4]); words.len()];
-        let mut recorder = Recorder::new(&mut again, PatchList::none());
-        let mut rest = words;
-        while !rest.is_empty() {
-            let (packet, len) =
-                Packet::decode(rest).unwrap_or_else(|e| panic!("{title}: {e}: {rest:#010x?}"));
-            recorder
-                .command(|c| packet.record(c))
-                .unwrap_or_else(|e| panic!("{title}: {e}"));
-            rest = &rest[len..];
-        }
-        let (len, _) = recorder.finish();
-        again.truncate(len);
-        again
+        decode_and_encode(title, words)
     }
+}
+
+/// From words to packets and back.
+pub(crate) fn decode_and_encode(title: &str, words: &[u32]) -> Vec<u32> {
+    let mut again = vec![u32::from_ne_bytes([FILLER; 4]); words.len()];
+    let mut recorder = Recorder::new(&mut again, PatchList::none());
+    let mut rest = words;
+    while !rest.is_empty() {
+        let (packet, len) =
+            Packet::decode(rest).unwrap_or_else(|e| panic!("{title}: {e}: {rest:#010x?}"));
+        recorder
+            .command(|c| packet.record(c))
+            .unwrap_or_else(|e| panic!("{title}: {e}"));
+        rest = &rest[len..];
+    }
+    let (len, _) = recorder.finish();
+    again.truncate(len);
+    again
 }
 
 fn exec(
