@@ -37,7 +37,14 @@ fn values() {
         Value::eval(value, of)
     }
     keep!(Var::new, Var::index, Affine::eval, Value::imm, value_eval);
-    keep!(Fit::bits, Fit::aligned, Fit::count, Fit::check);
+    keep!(
+        Fit::at_most,
+        Fit::signed,
+        Fit::bits,
+        Fit::aligned,
+        Fit::count,
+        Fit::check
+    );
     keep!(
         Field::new,
         Field::unit,
@@ -155,7 +162,7 @@ fn patches() {
         PatchList::product
     );
     keep!(PatchList::table_words, PatchList::build);
-    keep!(PatchList::sum);
+    keep!(PatchList::sum, PatchList::require);
     keep!(
         PatchTable::parse,
         PatchTable::as_bytes,
