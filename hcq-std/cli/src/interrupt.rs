@@ -34,9 +34,7 @@ impl Interrupt {
     /// `Err` once the user asked to stop.
     pub fn check(&self) -> Result<()> {
         if self.is_set() {
-            return Err(
-                Failure::new(Exit::Interrupted, "interrupted; no output was written").into(),
-            );
+            return Err(Failure::new(Exit::Interrupted, "interrupted").into());
         }
         Ok(())
     }

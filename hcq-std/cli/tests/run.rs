@@ -102,6 +102,22 @@ fn the_report_as_json() {
     assert!(json["launch"]["total_ns"].as_u64() >= task["device_time_ns"].as_u64());
     assert_eq!(json["checks"][0]["mismatches"], 0);
     assert_eq!(json["files"][0]["bytes"], 4000);
+    let readme = include_str!("../README.md");
+    for part in [
+        &json,
+        &json["tasks"][0],
+        &json["launch"],
+        &json["load"],
+        &json["checks"][0],
+        &json["files"][0],
+    ] {
+        for field in part.as_object().unwrap().keys() {
+            assert!(
+                readme.contains(&format!("`{field}`")),
+                "the README does not know {field}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -364,7 +380,7 @@ fn a_kernel_that_never_ends_is_a_timeout() {
     let job = Job::new(&text);
     let before = job.names();
     let mut command = job.command(&["run", "job.toml"]);
-    let run = common::finish(command.env("HCQDEV_WAIT_TIMEOUT_MS", "200"));
+    let run = common::finish(command.env("HCQDEV_WAIT_TIMEOUT_MS", "2000"));
     assert_eq!(run.code, 3, "{}{}", run.stdout, run.stderr);
     for words in [
         "timed out",
