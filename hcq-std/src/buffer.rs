@@ -1,10 +1,4 @@
 //! Buffers, views of them, and mapped files.
-//!
-//! # Host copies
-//!
-//! [`View::read`], [`View::write`] and [`View::fill`] run after everything that was submitted before: they wait until the
-//! device is idle, and keep submissions out while they copy. Copies that overlap with work are recorded instead:
-//! [`Commands::upload`](crate::Commands::upload), [`Commands::download`](crate::Commands::download).
 #![allow(unsafe_code, reason = "copies between host and device memory")]
 
 use std::marker::PhantomData;
@@ -51,6 +45,10 @@ impl<T> Deref for Buffer<T> {
 }
 
 /// Part of a buffer, which it keeps alive.
+///
+/// [`read`](Self::read), [`write`](Self::write) and [`fill`](Self::fill) run after everything that was submitted before:
+/// they wait until the device is idle, and keep submissions out while they copy. Copies that overlap with work are
+/// recorded instead: [`Commands::upload`](crate::Commands::upload), [`Commands::download`](crate::Commands::download).
 #[derive(Debug)]
 pub struct View<T> {
     inner: Arc<Inner>,
@@ -190,7 +188,7 @@ impl<T> View<T> {
 }
 
 impl<T: Element> View<T> {
-    /// Copies elements in, as many as the view has. See the [module](self) for when.
+    /// Copies elements in, as many as the view has. See [`View`] for when.
     ///
     /// # Errors
     /// [`Error::Length`]; [`Error::Fault`], [`Error::Timeout`] while waiting for the device.
@@ -205,7 +203,7 @@ impl<T: Element> View<T> {
         })
     }
 
-    /// Copies elements out, as many as the view has. See the [module](self) for when.
+    /// Copies elements out, as many as the view has. See [`View`] for when.
     ///
     /// # Errors
     /// [`Error::Length`]; [`Error::Fault`], [`Error::Timeout`] while waiting for the device.

@@ -20,6 +20,7 @@ use crate::device::TimelineInfo;
 use crate::heap::{Allocation, Heap, lock};
 use crate::recording::{After, Recording, encode_wait};
 use crate::signal::Signals;
+use crate::template::Template;
 use crate::{Error, Options};
 
 /// Recordings that a device keeps for later.
@@ -38,6 +39,8 @@ pub(crate) struct Core {
     /// The queue of the latest submission: the next one there needs no wait for it.
     last_queue: Option<QueueId>,
     tail: Box<[u32]>,
+    /// The signal that ends a submission, for each kind of queue and slot of the timeline.
+    ends: [Template; 4],
 }
 
 /// A device's insides. Owned by its handles, buffers, signals and recordings.
@@ -95,11 +98,24 @@ impl Inner {
         let slots = [slot(0).map_err(broken)?, slot(1).map_err(broken)?];
         let most = Timeline::default_span_log2(width);
         let span_log2 = options.timeline_span_log2.unwrap_or(most).min(most);
+        let timeline_state = Timeline::new(slots, span_log2).map_err(Error::Timeline)?;
+        let end = |kind, slot| {
+            let operand = timeline_state.operand(slot);
+            Template::new(&*backend, kind, |value| Command::Signal(operand, value))
+        };
+        let (compute, copy) = (QueueKind::Compute, QueueKind::Copy);
+        let ends = [
+            end(compute, 0)?,
+            end(compute, 1)?,
+            end(copy, 0)?,
+            end(copy, 1)?,
+        ];
         let core = Core {
-            timeline: Timeline::new(slots, span_log2).map_err(Error::Timeline)?,
+            timeline: timeline_state,
             port,
             last_queue: None,
             tail: vec![0; TAIL_WORDS].into(),
+            ends,
         };
         Ok(Arc::new(Self {
             name: name.to_owned(),
@@ -244,17 +260,23 @@ impl Inner {
     }
 
     /// Submits work as the next point of the timeline. Waits, for a bounded time, when a ring is full.
+    #[inline]
     pub(crate) fn submit(&self, work: &mut Work<'_>) -> Result<CorePoint, SubmitError> {
-        let (mut since, mut last, mut round) = (None, None, 0u32);
+        match self.attempt(work)? {
+            Ok(point) => Ok(point),
+            Err(full) => self.submit_later(work, full),
+        }
+    }
+
+    fn attempt(&self, work: &mut Work<'_>) -> Result<Result<CorePoint, Full>, SubmitError> {
+        self.check()?;
+        self.try_submit(&mut lock(&self.core), work)
+    }
+
+    #[cold]
+    fn submit_later(&self, work: &mut Work<'_>, mut full: Full) -> Result<CorePoint, SubmitError> {
+        let (mut since, mut last, mut round) = (self.backend.now_ns(), None, 0u32);
         loop {
-            self.check()?;
-            let full = {
-                let mut core = lock(&self.core);
-                match self.try_submit(&mut core, work)? {
-                    Ok(point) => return Ok(point),
-                    Err(full) => full,
-                }
-            };
             // Progress of whatever is waited for restarts the time.
             let progress = match full {
                 Full::Ring { get, .. } => get,
@@ -262,9 +284,9 @@ impl Inner {
             };
             let now = self.backend.now_ns();
             if last != Some(progress) {
-                (last, since) = (Some(progress), Some(now));
+                (last, since) = (Some(progress), now);
             }
-            let waited = Duration::from_nanos(now.saturating_sub(since.unwrap_or(now)));
+            let waited = Duration::from_nanos(now.saturating_sub(since));
             let left = self.wait_timeout.saturating_sub(waited);
             match full {
                 Full::Ring { need, free, .. } if left.is_zero() => {
@@ -286,6 +308,10 @@ impl Inner {
                     self.wait_point(wait_for, self.wait_timeout, what)?;
                 }
             }
+            full = match self.attempt(work)? {
+                Ok(point) => return Ok(point),
+                Err(full) => full,
+            };
         }
     }
 
@@ -323,11 +349,14 @@ impl Inner {
                 Command::Signal(operand, Value::Imm(0)),
             )?;
         }
-        let command = Command::Signal(
-            core.timeline.operand(plan.signal.slot),
-            Value::Imm(plan.signal.value),
-        );
-        len += self.encode_tail(&mut core.tail, len, kind, command)?;
+        let end = core
+            .ends
+            .get(2 * usize::from(kind == QueueKind::Copy) + plan.signal.slot);
+        let written = end.and_then(|e| e.write(plan.signal.value, core.tail.get_mut(len..)?));
+        let Some(written) = written else {
+            return Err(Error::Internal("a submission's end has no room").into());
+        };
+        len += written;
         let tail = core.tail.get(..len).unwrap_or_default();
         let progress = self.heap.progress();
         progress.submitting(plan.point.raw());

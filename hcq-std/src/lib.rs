@@ -94,6 +94,7 @@ mod recording;
 pub mod seam;
 mod signal;
 mod staging;
+mod template;
 mod wake;
 
 pub use hcq_cpu::abi::{Group, HCQ_H, KernelFn};

@@ -157,8 +157,8 @@ impl Signal {
         Ok(())
     }
 
-    /// The last timestamp that a queue wrote, in nanoseconds of the device's clock ([`Device::now_ns`]
-    /// (crate::Device::now_ns)); 0 if none.
+    /// The last timestamp that a queue wrote, in nanoseconds of the device's clock (what
+    /// [`Device::now_ns`](crate::Device::now_ns) reads); 0 if none.
     pub fn timestamp(&self) -> u64 {
         self.slot.signal.timestamp()
     }

@@ -92,7 +92,7 @@ impl World {
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(4);
+    model.preemption_bound = Some(3);
     model.check(run);
 }
 

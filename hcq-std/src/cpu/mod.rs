@@ -360,11 +360,7 @@ impl Port for CpuPort {
         let Ok(mut hole) = ring.reserve(need) else {
             return Err(PushError::TooLarge);
         };
-        if hole
-            .fill(0, body)
-            .and_then(|()| hole.fill(first, tail))
-            .is_err()
-        {
+        if (!body.is_empty() && hole.fill(0, body).is_err()) || hole.fill(first, tail).is_err() {
             return Err(PushError::TooLarge);
         }
         hole.publish(control);
