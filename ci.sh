@@ -258,9 +258,24 @@ step_deny() { # licences, banned and duplicate packages, sources
     run cargo deny --offline check bans licenses sources
 }
 
-step_bench-smoke() { # the benches build, and each figure of the goals prints once
-    [ -f tests/bench/benches/goals.rs ] || { skip bench-smoke "no tests/bench/benches/goals.rs" && return; }
+step_bench-smoke() { # the figure of every goal prints; instruction counts are taken
+    local log="$SCRATCH/bench.log" version
     run cargo bench -p hcq-bench --no-run
+    run cargo bench -p hcq-bench --bench goals 2>&1 | tee "$log"
+    sed -n 's/^\(.*\) skipped: /bench \1: /p' "$log" >>"$SKIPS"
+    note "$(grep -cE ' goal [0-9.]+ (ok|missed)$' "$log" || true) figures, $(grep -cE ' goal [0-9.]+ missed$' "$log" || true) missed;" \
+        "times on a shared machine are no gate"
+    grep -qE ' goal [0-9.]+ (ok|missed)$' "$log" || fail "the goals print no figure"
+
+    apt_install valgrind valgrind || { skip bench-instructions "valgrind (apt-get install valgrind)" && return; }
+    version="$(sed -n '/^name = "gungraun-runner"/{n;s/^version = "\(.*\)"/\1/p}' Cargo.lock)"
+    if [ -n "${CI:-}" ] && [ "$(gungraun-runner --version 2>/dev/null | awk '{ print $NF }')" != "$version" ]; then
+        note "installing gungraun-runner $version"
+        CARGO_TARGET_DIR="$TARGET/tools" cargo install --locked --quiet gungraun-runner --version "$version" || true
+    fi
+    command -v gungraun-runner >/dev/null ||
+        { skip bench-instructions "gungraun-runner (cargo install --locked gungraun-runner --version $version)" && return; }
+    run cargo bench -p hcq-bench --bench instructions
 }
 
 # ----------------------------------------------------------------------------------------- driver
