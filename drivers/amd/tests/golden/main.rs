@@ -7,6 +7,7 @@ mod amd;
 mod aql;
 mod json;
 mod lab;
+mod objects;
 mod pm4;
 mod scratch;
 mod sdma;
