@@ -64,7 +64,7 @@ pub static LIST: &[Behaviour] = &[
     },
     Behaviour {
         name: "copy.refused",
-        what: "overlapping copies and unequal lengths are refused, and the recording is as it was before",
+        what: "overlaps, unequal lengths and other devices' buffers are refused; the recording is as it was before",
         needs: Needs::COPY,
         run: unequal_and_overlapping,
     },
@@ -354,12 +354,40 @@ fn unequal_and_overlapping(cx: &mut Context) -> Result<(), Failure> {
             |e| matches!(e, Error::Overlap { .. }),
         )?;
     }
+    let other = cx.open(|o| o)?;
+    let elsewhere = other.alloc_from(&words(3, 100))?;
+    let by = |e: &Error| matches!(e, Error::OtherDevice { .. });
+    refused(
+        "a copy from another device",
+        commands.copy(&a, &elsewhere).map(drop),
+        by,
+    )?;
+    refused(
+        "a copy to another device",
+        commands.copy(&elsewhere, &a).map(drop),
+        by,
+    )?;
+    refused(
+        "an upload to another device",
+        commands.upload(&elsewhere, &words(4, 100)).map(drop),
+        by,
+    )?;
+    refused(
+        "a download from another device",
+        commands.download(&elsewhere).map(drop),
+        by,
+    )?;
     commands.signal(&done, 3u64)?.submit()?.wait()?;
     each("the source", &a.to_vec()?, |i| word(1, i))?;
     each("the destination", &b.to_vec()?, |i| {
         word(if i < 50 { 1 } else { 2 }, i)
     })?;
-    same("the signal behind them", done.value(), 3)
+    same("the signal behind them", done.value(), 3)?;
+    each("the other device's buffer", &elsewhere.to_vec()?, |i| {
+        word(3, i)
+    })?;
+    drop(elsewhere);
+    Ok(other.close()?)
 }
 
 fn dropped_buffer(cx: &mut Context) -> Result<(), Failure> {

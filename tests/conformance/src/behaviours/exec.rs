@@ -35,7 +35,7 @@ pub static LIST: &[Behaviour] = &[
     },
     Behaviour {
         name: "exec.grid-shapes",
-        what: "all shapes up to 3x3x3 groups and some of items give each item its place, once",
+        what: "all shapes up to 3x3x3 groups, and some large ones, give each item its place, once",
         needs: Needs::COMPUTE.kernels(&[Stock::Dims]),
         run: grid_shapes,
     },
@@ -52,10 +52,10 @@ pub static LIST: &[Behaviour] = &[
         run: many_groups,
     },
     Behaviour {
-        name: "exec.uneven-groups",
-        what: "groups that take very different times all run once, whoever runs them",
-        needs: Needs::COMPUTE.kernels(&[Stock::Spin]),
-        run: uneven_groups,
+        name: "exec.slow-groups",
+        what: "a launch is over when its last group is, whoever runs it: what follows sees all of it",
+        needs: Needs::COMPUTE.kernels(&[Stock::Spin, Stock::Copy]),
+        run: slow_groups,
     },
     Behaviour {
         name: "exec.local-memory",
@@ -214,8 +214,14 @@ fn dims_wanted(groups: [u32; 3], local: [u32; 3]) -> Vec<u32> {
     out
 }
 
-/// Words that [`Stock::Dims`] may write for shapes up to 3x3x3 groups of 3x3x3 items.
+/// Words that [`Stock::Dims`] may write for shapes up to 3x3x3 groups of 3x3x3 items, and for the large ones.
 const DIMS: usize = 4 * 27 * 27;
+/// Shapes of groups and items with enough groups that engines take several at a time.
+const LARGE: [[[u32; 3]; 2]; 3] = [
+    [[7, 11, 9], [1, 1, 1]],
+    [[130, 1, 2], [2, 1, 1]],
+    [[2, 3, 43], [1, 2, 1]],
+];
 /// What is there before; the first word of each four counts from zero.
 const OLD: u32 = 0xaaaa_aaaa;
 
@@ -250,8 +256,8 @@ fn grid_shapes(cx: &mut Context) -> Result<(), Failure> {
     let kernel = cx.kernel(device, Stock::Dims)?;
     let out = device.alloc(DIMS + 16)?;
     let mut numbers = Numbers::new(27);
-    for n in 0..27 {
-        let (groups, local) = (shape(n), shape(numbers.below(27) as u32));
+    let small = (0..27).map(|n| [shape(n), shape(numbers.below(27) as u32)]);
+    for [groups, local] in small.chain(LARGE) {
         dims_reset(&out)?;
         let mut commands = device.compute_queue(0)?.record();
         // SAFETY: `out` has words for the largest shape.
@@ -311,22 +317,35 @@ fn many_groups(cx: &mut Context) -> Result<(), Failure> {
     })
 }
 
-fn uneven_groups(cx: &mut Context) -> Result<(), Failure> {
-    const GROUPS: u32 = 64;
+fn slow_groups(cx: &mut Context) -> Result<(), Failure> {
+    const GROUPS: u32 = 24;
     let device = cx.device();
-    let kernel = cx.kernel(device, Stock::Spin)?;
-    let out = device.alloc_from(&[OLD; GROUPS as usize])?;
-    let mut commands = device.compute_queue(0)?.record();
-    // A long launch, a short one into the same words, in turns: the short one must not overtake.
-    for turns in [20_000u32, 1, 20_000, 2, 5000, 3] {
-        let args = [Arg::from(&out), Arg::from(turns), Arg::from(turns)];
+    let (spin, copy) = (
+        cx.kernel(device, Stock::Spin)?,
+        cx.kernel(device, Stock::Copy)?,
+    );
+    let (out, seen) = (
+        device.alloc::<u32>(GROUPS as usize)?,
+        device.alloc::<u32>(GROUPS as usize)?,
+    );
+    for round in 0..40u32 {
+        let turns = 1000 + 500 * (round % 8);
+        let mut commands = device.compute_queue(0)?.record();
+        // A launch that others help with, and a short one that reads what it wrote: it must not overtake the last group.
+        let args = [Arg::from(&out), Arg::from(turns), Arg::from(round)];
         // SAFETY: `out` has a word for every group.
-        unsafe { commands.exec(&kernel, &args, Grid::new(GROUPS, 1)) }?;
+        unsafe { commands.exec(&spin, &args, Grid::new(GROUPS, 1)) }?;
+        let args = [Arg::from(&out), Arg::from(&seen), Arg::from(GROUPS)];
+        // SAFETY: both have `GROUPS` words.
+        unsafe { commands.exec(&copy, &args, Grid::new(1, GROUPS)) }?;
+        commands.submit()?.wait()?;
+        each(
+            &format!("round {round}: what followed saw"),
+            &seen.to_vec()?,
+            |g| spun(turns, round, g as u32),
+        )?;
     }
-    commands.submit()?.wait()?;
-    each("the last launch's words", &out.to_vec()?, |i| {
-        spun(3, 3, i as u32)
-    })
+    Ok(())
 }
 
 fn local_memory(cx: &mut Context) -> Result<(), Failure> {
