@@ -5,8 +5,8 @@ mod common;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{add_kernel, device, exec_add, open, options};
-use hcq_std::Error;
+use common::{add_kernel, device, doze_kernel, exec_add, open, options};
+use hcq_std::{Error, Grid};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -233,5 +233,26 @@ fn sleeping_waiters_are_woken_every_time() -> Result {
     for _ in 0..500 {
         commands.memory_barrier()?.submit()?.wait()?;
     }
+    Ok(())
+}
+
+#[test]
+fn progress_restarts_the_deadline() -> Result {
+    let device = open(&options().wait_timeout_ms(800).helper_threads(0));
+    let kernel = doze_kernel(&device);
+    let mut commands = device.compute_queue(0)?.record();
+    for _ in 0..5 {
+        // SAFETY: sleeps.
+        unsafe { commands.exec(&kernel, &[250u32.into()], Grid::new(1, 1)) }?.submit()?;
+    }
+    // 1250 ms of work, none of it longer than the time without progress.
+    device.synchronize()?;
+    let ticks = device.signal()?;
+    for n in 1..=4u64 {
+        // SAFETY: sleeps.
+        unsafe { commands.exec(&kernel, &[250u32.into()], Grid::new(1, 1)) }?.signal(&ticks, n)?;
+    }
+    commands.submit()?;
+    assert_eq!(ticks.wait(4)?, 4);
     Ok(())
 }

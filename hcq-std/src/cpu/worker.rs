@@ -19,8 +19,8 @@ use crate::wake::Event;
 
 /// Packets and work-groups between two looks at the stop flag.
 const BUDGET: u32 = 256;
-/// Bytes of one step of a copy.
-const COPY_STEP: u64 = 8 << 20;
+/// Bytes of one step of a copy: large, since the machine copies faster what it sees whole.
+const COPY_STEP: u64 = 256 << 20;
 /// Longest sleep of a worker with nothing to do.
 const IDLE_NAP: Duration = Duration::from_secs(1);
 /// Longest sleep on a signal: kernels and the caller's own threads may write signals without telling anybody.

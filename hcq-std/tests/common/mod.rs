@@ -143,6 +143,7 @@ pub fn exec_add(
 #[derive(Debug, Default)]
 pub struct Counting {
     pub maps: AtomicUsize,
+    pub unmaps: AtomicUsize,
     pub waits: AtomicUsize,
     pub wakes: AtomicUsize,
     pub others: AtomicUsize,
@@ -154,10 +155,16 @@ impl Counting {
     }
 
     pub fn all(&self) -> usize {
-        [&self.maps, &self.waits, &self.wakes, &self.others]
-            .iter()
-            .map(|n| n.load(Ordering::SeqCst))
-            .sum()
+        [
+            &self.maps,
+            &self.unmaps,
+            &self.waits,
+            &self.wakes,
+            &self.others,
+        ]
+        .iter()
+        .map(|n| n.load(Ordering::SeqCst))
+        .sum()
     }
 }
 
@@ -186,7 +193,7 @@ impl System for Counting {
         unsafe { Linux.mmap(request) }
     }
     unsafe fn munmap(&self, address: std::ptr::NonNull<u8>, len: usize) -> Result<(), Errno> {
-        self.maps.fetch_add(1, Ordering::SeqCst);
+        self.unmaps.fetch_add(1, Ordering::SeqCst);
         // SAFETY: this function's contract.
         unsafe { Linux.munmap(address, len) }
     }
