@@ -36,8 +36,18 @@ pub(crate) fn cases(cases: u32) -> Config {
             u32::try_from(scaled).unwrap_or(u32::MAX).max(1)
         },
         failure_persistence: None,
+        max_shrink_iters: if cfg!(miri) {
+            0
+        } else {
+            default.max_shrink_iters
+        },
         ..default
     }
+}
+
+/// How much of something a test makes: `n`, or less under Miri.
+pub(crate) const fn most(n: usize) -> usize {
+    if cfg!(miri) { n.div_ceil(6) } else { n }
 }
 
 /// Rounds of a simulation: all of them, or a few under Miri.

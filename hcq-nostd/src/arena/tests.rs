@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::cases;
+use crate::testing::{cases, most};
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
@@ -191,7 +191,7 @@ proptest! {
         base in 0u64..70,
         size in 1u64..150,
         marks in 1usize..6,
-        steps in prop::collection::vec(step(), 0..150),
+        steps in prop::collection::vec(step(), 0..most(150)),
     ) {
         let mut marks = vec![Mark::EMPTY; marks];
         let mut arena = FencedArena::new(base, size, &mut marks).expect("marks");

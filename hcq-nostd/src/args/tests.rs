@@ -208,24 +208,23 @@ fn a_layout_from_a_hostile_file_stays_in_the_block() {
 
 #[test]
 fn more_arguments_than_an_index_counts_are_only_many() {
-    let args = vec![Arg::from(7u8); 70_000];
-    let slots: Vec<ArgSlot> = (0..70_000).map(|i| ArgSlot::scalar(i, 1)).collect();
+    const N: usize = if cfg!(miri) { 300 } else { 70_000 };
+    let args = vec![Arg::from(7u8); N];
+    let slots: Vec<ArgSlot> = (0..N as u32).map(|i| ArgSlot::scalar(i, 1)).collect();
     let layout = ArgLayout {
         slots: &slots,
-        size: 70_000,
+        size: N as u32,
         align: 1,
     };
-    if cfg!(miri) {
-        return assert_eq!(packed_size(&args), 70_000);
-    }
-    let (result, bytes, _) = with_block(70_000, |b, l| layout.write(&args, b, l));
+    let (result, bytes, _) = with_block(N, |b, l| layout.write(&args, b, l));
     assert_eq!(result, Ok(()));
-    let (packed, same, _) = with_block(70_000, |b, l| write_packed(&args, b, l));
-    assert_eq!((packed, same == bytes), (Ok(70_000), true));
+    let (packed, same, _) = with_block(N, |b, l| write_packed(&args, b, l));
+    assert_eq!((packed, same == bytes), (Ok(N), true));
     let mut bad = args;
-    bad[69_999] = Arg::from(7u16);
-    let (result, ..) = with_block(70_000, |b, l| layout.write(&bad, b, l));
-    assert_eq!(result, Err(RecordError::ArgumentKind { index: u16::MAX }));
+    bad[N - 1] = Arg::from(7u16);
+    let (result, ..) = with_block(N, |b, l| layout.write(&bad, b, l));
+    let index = u16::try_from(N - 1).unwrap_or(u16::MAX);
+    assert_eq!(result, Err(RecordError::ArgumentKind { index }));
 }
 
 #[test]

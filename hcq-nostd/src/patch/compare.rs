@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn every_set_of_changes() {
         let old = [0, 1, u64::MAX, 1 << 32, 1 << 63, 5, 6, 7];
-        for set in 0..256u64 {
+        for set in (0..256u64).step_by(if cfg!(miri) { 17 } else { 1 }) {
             for flip in [1, 1 << 31, 1 << 32, 1 << 63, u64::MAX] {
                 let mut new = old;
                 for (i, v) in new.iter_mut().enumerate() {
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn every_value_of_every_length_has_its_bit() {
         let old: [u64; 70] = core::array::from_fn(|i| i as u64);
-        for len in 0..=70 {
+        for len in (0..=70).step_by(if cfg!(miri) { 9 } else { 1 }) {
             assert_eq!(changed(&old[..len], &old), 0);
             for i in 0..len.min(64) {
                 let mut new = old;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::mem::AccessError;
 use crate::patch::{Derived, Patcher, Site};
-use crate::testing::cases;
+use crate::testing::{cases, most};
 use crate::value::{Affine, Var};
 use proptest::prelude::*;
 use std::format;
@@ -328,7 +328,7 @@ proptest! {
 
     #[test]
     fn the_room_asked_for_is_exactly_what_it_takes(
-        commands in prop::collection::vec(prop::collection::vec(step(), 0..12), 1..6),
+        commands in prop::collection::vec(prop::collection::vec(step(), 0..most(12)), 1..6),
         scant in any::<prop::sample::Index>(),
     ) {
         let mut memory = Memory::new(LARGE);
@@ -376,7 +376,7 @@ proptest! {
 
     #[test]
     fn patched_words_are_those_of_a_recording_with_the_numbers(
-        steps in prop::collection::vec(step(), 0..40),
+        steps in prop::collection::vec(step(), 0..most(40)),
         x in 0u64..100,
     ) {
         // Values below 256, so that all fields take them.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::mem::{SharedWord, consume_fence};
-use crate::testing::{Rng, cases, rounds};
+use crate::testing::{Rng, cases, most, rounds};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::vec;
@@ -16,7 +16,7 @@ fn walk_free(put: u64, get: u64, len: u64) -> u64 {
 
 #[test]
 fn free_run_and_padding_match_a_walk() {
-    for len in 1..=9u64 {
+    for len in 1..=if cfg!(miri) { 4 } else { 9u64 } {
         for get in 0..3 * len {
             for put in get..=get + len {
                 assert_eq!(
@@ -279,7 +279,7 @@ proptest! {
         words in 1usize..5,
         position in 0u64..20,
         spare in 0u64..2,
-        steps in prop::collection::vec(step(), 0..120),
+        steps in prop::collection::vec(step(), 0..most(120)),
     ) {
         let entry = words * 4;
         let spare = spare.min(len - 1);

@@ -27,7 +27,7 @@ fn a_site_must_lie_in_its_region_and_at_its_alignment() {
             store,
             ..Formula::whole(var)
         };
-        for offset in 0..40 {
+        for offset in (0..40).filter(|o| !cfg!(miri) || *o > 20) {
             let inside = offset + store.bytes() <= 32 && offset % store.align() == 0;
             let want = if inside {
                 Ok(())
@@ -58,6 +58,9 @@ fn a_region_must_have_a_size() {
         );
     }
     let mut list = room.list();
+    if cfg!(miri) {
+        return; // 65535 regions take Miri long, and no unsafe line is in them
+    }
     let many = vec![8; usize::from(u16::MAX)];
     assert_eq!(list.table_words(&many), Err(BuildError::TooMany));
     assert!(list.table_words(&many[1..]).is_ok());

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::mem::Region;
-use crate::testing::cases;
+use crate::testing::{cases, most};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -457,10 +457,10 @@ proptest! {
 
     #[test]
     fn patch_equals_fresh_recording(
-        row in prop_oneof![Just(0u32), 0u32..70],
-        declares in prop::collection::vec(declare(), 0..8),
-        specs in prop::collection::vec(site(), 0..60),
-        ops in prop::collection::vec(op(), 0..40),
+        row in prop_oneof![Just(0u32), 0..most(70) as u32],
+        declares in prop::collection::vec(declare(), 0..most(8)),
+        specs in prop::collection::vec(site(), 0..most(60)),
+        ops in prop::collection::vec(op(), 0..most(40)),
     ) {
         run(row, &declares, &specs, &ops)?;
     }

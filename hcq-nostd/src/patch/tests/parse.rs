@@ -105,7 +105,7 @@ fn every_mutated_byte_is_refused_or_harmless() {
         }
         let mut words = words;
         assert!(try_table(zerocopy::IntoBytes::as_bytes(words.as_slice())));
-        let step = if cfg!(miri) { 7 } else { 1 };
+        let step = if cfg!(miri) { 61 } else { 1 };
         for at in (0..words.len() * 8).step_by(step) {
             for flip in [0x01, 0x10, 0x80, 0xff, 0x7f] {
                 zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice())[at] ^= flip;
