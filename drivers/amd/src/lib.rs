@@ -11,6 +11,7 @@
 //! | [`pm4`] | packets of the compute engines' command processor, and the compute queue that records them |
 //! | [`aql`] | 64-byte packets for the packet processor, and the compute queue that records them |
 //! | [`sdma`] | packets of the copy engines, and the copy queue that records them |
+//! | [`dump`] | words as text, with the vendor's names |
 //! | [`malformed`] | words that are no packet |
 #![no_std]
 #![deny(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod aql;
 pub mod chips;
 pub mod code_object;
 pub mod device;
+pub mod dump;
 pub mod hidden;
 pub mod kernel;
 pub mod malformed;
