@@ -64,7 +64,7 @@ pub fn made_seeds() -> Vec<(std::path::PathBuf, Vec<u8>)> {
     [
         of("cpu_packet", packets.clone()),
         of("cpu_engine", packets),
-        of("patch_table", tables::sound_tables()),
+        of("patch_table", tables::seeds()),
     ]
     .concat()
 }

@@ -88,13 +88,21 @@ fn launch(table: PatchTable<'_>, sizes: &[u64]) {
     }
 }
 
-/// Tables as the core builds them, by name: the seeds of this target.
-pub fn sound_tables() -> Vec<(&'static str, Vec<u8>)> {
+/// Tables as the core builds them, and some that are no longer sound, by name: the seeds of this target.
+pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let fields = build(&[64, 40], fields);
+    let cut = fields[..fields.len() - 4].to_vec();
+    let (mut magic, mut counts) = (fields.clone(), fields.clone());
+    magic[0] ^= 1;
+    counts[8..32].fill(0xff);
     vec![
         ("ok-empty", build(&[], |_| {})),
         ("ok-pointers", build(&[256, 64], pointers)),
-        ("ok-fields", build(&[64, 40], fields)),
+        ("ok-fields", fields),
         ("ok-derived", build(&[96], derived)),
+        ("bad-cut", cut),
+        ("bad-magic", magic),
+        ("bad-counts", counts),
     ]
 }
 
