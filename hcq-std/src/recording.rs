@@ -385,6 +385,12 @@ fn encode_with_sites(
         list.var()?;
     }
     let (words, list) = backend.encode(kind, command, region, tail, list)?;
+    if list.used().derived > 0 {
+        // Sites are filed again when the recording is bound; what is computed from variables would be lost.
+        return Err(RecordError::NotConstant {
+            operand: hcq_nostd::record::Operand::Program,
+        });
+    }
     let base = u32::try_from(place.base * 4).map_err(|_| hcq_nostd::patch::BuildError::TooMany)?;
     for site in list.sites() {
         let (region, offset) = site.place();
