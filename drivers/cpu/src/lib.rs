@@ -110,6 +110,21 @@
 #[cfg(test)]
 extern crate std;
 
+/// For property tests: as the environment says, or few cases and no files under Miri.
+#[cfg(test)]
+fn cases() -> proptest::test_runner::Config {
+    let config = proptest::test_runner::Config::default();
+    if cfg!(miri) {
+        proptest::test_runner::Config {
+            cases: 4,
+            failure_persistence: None,
+            ..config
+        }
+    } else {
+        config
+    }
+}
+
 pub mod abi;
 pub mod control;
 pub mod engine;

@@ -60,7 +60,7 @@ pub trait Platform {
 pub enum Poll {
     /// No queue has a packet, and there is nobody to help.
     Idle,
-    /// No queue can go on; what the first of them is held by.
+    /// No queue can go on; what holds the first of them.
     Blocked(Blocked),
     /// This many packets and work-groups were run; there may be more to do.
     Ran(u32),
@@ -138,7 +138,7 @@ impl core::error::Error for LocalMemoryTooSmall {}
 pub struct Engine<'m> {
     queues: &'m mut [EngineQueue<'m>],
     local: Region<'m>,
-    /// First queue to look at in the next poll.
+    /// First queue to look at in the next poll: where the budget of the last one ended.
     next: usize,
     copy_step: u64,
     #[cfg(target_has_atomic = "64")]
@@ -238,7 +238,8 @@ impl<'m> Engine<'m> {
             ran = ran.saturating_add(count);
             match held {
                 Ok(on) => {
-                    if let (None, Some(on)) = (blocked, on) {
+                    let first = blocked.is_none_or(|b: Blocked| index < b.queue);
+                    if let (true, Some(on)) = (first, on) {
                         blocked = Some(Blocked { queue: index, on });
                     }
                 }
@@ -251,9 +252,6 @@ impl<'m> Engine<'m> {
                     };
                 }
             }
-        }
-        if n > 0 {
-            self.next = (self.next + 1) % n;
         }
         if ran > 0 {
             return Poll::Ran(ran);

@@ -67,6 +67,18 @@ impl Memory {
         (0..self.len).map(|i| self.get(i)).collect()
     }
 
+    /// All bytes, with plain accesses: for tests without threads that copy parts of words.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = std::vec![0; self.len * 8];
+        self.region().read(0, &mut bytes).expect("inside");
+        bytes
+    }
+
+    /// Stores all bytes, with plain accesses.
+    fn set_bytes(&self, bytes: &[u8]) {
+        self.region().write(0, bytes).expect("inside");
+    }
+
     /// Device address of a word.
     pub(super) fn at(&self, index: usize) -> u64 {
         assert!(index <= self.len);
@@ -172,14 +184,9 @@ unsafe fn arg(args: *const c_void, n: usize) -> u64 {
     unsafe { word.read() }
 }
 
-/// The word at a device address.
-///
-/// # Safety
-/// There is one, accessed atomically.
-unsafe fn word_at<'a>(address: u64) -> &'a AtomicU64 {
-    let p = core::ptr::with_exposed_provenance_mut(address as usize);
-    // SAFETY: this function's contract.
-    unsafe { AtomicU64::from_ptr(p) }
+/// The word at a device address. Kernels access memory plainly, so that Miri sees groups that run at the same time.
+fn word_at(address: u64) -> *mut u64 {
+    core::ptr::with_exposed_provenance_mut(address as usize)
 }
 
 fn number(group: &Group) -> u64 {
@@ -195,8 +202,7 @@ unsafe extern "C" fn count(args: *const c_void, group: *const Group) {
     // SAFETY: the launch gives one argument.
     let base = unsafe { arg(args, 0) };
     // SAFETY: with a word per group.
-    let word = unsafe { word_at(base + number(group) * 8) };
-    word.fetch_add(1, Ordering::Relaxed);
+    unsafe { *word_at(base + number(group) * 8) += 1 };
 }
 
 /// Notes what it was called with, as 8 words per group, and fills its local memory. Arguments: the words.
@@ -219,8 +225,7 @@ unsafe extern "C" fn note(args: *const c_void, group: *const Group) {
     ];
     for (i, value) in (0u64..).zip(words) {
         // SAFETY: with 8 words per group.
-        let word = unsafe { word_at(base + number(group) * 64 + i * 8) };
-        word.store(value, Ordering::Relaxed);
+        unsafe { *word_at(base + number(group) * 64 + i * 8) = value };
     }
     if !group.local_memory.is_null() {
         // SAFETY: all of it is this group's own.
@@ -241,10 +246,9 @@ unsafe extern "C" fn mix(args: *const c_void, group: *const Group) {
     // SAFETY: the launch gives three arguments.
     let [to, from, factor] = [0, 1, 2].map(|n| unsafe { arg(args, n) });
     // SAFETY: with a word per group.
-    let from = unsafe { word_at(from + g * 8) }.load(Ordering::Relaxed);
+    let from = unsafe { *word_at(from + g * 8) };
     // SAFETY: with a word per group.
-    let to = unsafe { word_at(to + g * 8) };
-    to.store(from.wrapping_mul(factor).wrapping_add(g), Ordering::Relaxed);
+    unsafe { *word_at(to + g * 8) = from.wrapping_mul(factor).wrapping_add(g) };
 }
 
 /// The host's side of a queue.

@@ -171,6 +171,7 @@ fn zeroed_memory_is_no_packet() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases())]
     #[test]
     fn what_decodes_encodes_to_the_same_words(mut words: [u32; 16], opcode in 0u32..12, zeros: u16) {
         words[0] = words[0] & 0x100 | opcode;

@@ -128,6 +128,7 @@ fn the_memory_for_slots_is_a_limit() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases())]
     #[test]
     fn any_text_is_a_signature_or_an_error(text in "(const|float|uint32_t|unsigned|void|long|\\*|,|;| |x|é|\\[|[a-z0-9_])*") {
         let mut slots = [ArgSlot::buffer(0); 16];

@@ -216,6 +216,29 @@ fn access_is_checked_in_the_way_that_is_needed() {
 }
 
 #[test]
+fn a_copy_moves_nothing_unless_it_can_move_all() {
+    // Longer than a step, and only the end is not there.
+    let memory = Memory::new(64);
+    for i in 0..64 {
+        memory.set(i, i as u64);
+    }
+    let (good, late) = (memory.at(0), memory.at(60));
+    let copy = |destination, source| Packet::Copy {
+        destination,
+        source,
+        bytes: 40,
+    };
+    assert_eq!(
+        faults(&memory, copy(late, good)),
+        memory_record(late, Access::Write, 3)
+    );
+    assert_eq!(
+        faults(&memory, copy(good, late)),
+        memory_record(late, Access::Read, 3)
+    );
+}
+
+#[test]
 fn misaligned_addresses() {
     let memory = Memory::new(64);
     let base = memory.at(0);

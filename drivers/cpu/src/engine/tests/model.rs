@@ -137,10 +137,13 @@ fn op() -> impl Strategy<Value = Op> {
     };
     prop_oneof![
         (0..CELLS, any::<u64>()).prop_map(|(cell, value)| Op::Write64 { cell, value }),
-        (0..CELLS, any::<bool>(), any::<u32>()).prop_map(|(cell, high, value)| Op::Write32 {
-            cell,
-            high,
-            value
+        (0..CELLS, any::<bool>(), any::<u32>()).prop_map(|(cell, high, value)| {
+            // Miri ends with an internal error on atomics of two sizes in one place.
+            if cfg!(miri) {
+                let value = value.into();
+                return Op::Write64 { cell, value };
+            }
+            Op::Write32 { cell, high, value }
         }),
         ranges().prop_map(|(to, from, cells)| Op::Copy { to, from, cells }),
         (ranges(), 2u64..9, any::<bool>()).prop_map(|((to, from, groups), factor, in_place)| {
@@ -394,7 +397,7 @@ fn wild(base: u64) -> impl Strategy<Value = [u32; PACKET_WORDS]> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 400 }))]
+    #![proptest_config(crate::cases())]
     #[test]
     fn any_order_of_steps_gives_what_the_serial_order_gives(
         queues in 1usize..=3,

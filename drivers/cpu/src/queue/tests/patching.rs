@@ -245,7 +245,7 @@ fn compute(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
+    #![proptest_config(crate::cases())]
     #[test]
     fn patching_equals_recording_afresh(commands in proptest::collection::vec(cmd(), 1..=COMMANDS)) {
         let (mut fresh, mut patched) = (Memory::new(), Memory::new());
