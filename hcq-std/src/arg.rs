@@ -29,6 +29,7 @@ pub struct Arg<'a> {
 }
 
 impl<'a> Arg<'a> {
+    #[inline]
     const fn plain(core: CoreArg<'a>) -> Self {
         Self {
             core,
@@ -38,6 +39,7 @@ impl<'a> Arg<'a> {
     }
 
     /// A buffer or view; it lives until the launch is complete.
+    #[inline]
     pub fn buffer<T: Element>(view: &'a View<T>) -> Self {
         Self {
             core: CoreArg::Buffer(view.address().into()),
@@ -47,11 +49,13 @@ impl<'a> Arg<'a> {
     }
 
     /// A device address, known now or at launch. What it points to must live until the launch is complete.
+    #[inline]
     pub fn address(address: impl Into<Value>) -> Self {
         Self::plain(CoreArg::Buffer(address.into()))
     }
 
     /// A number of `size` bytes (1, 2, 4 or 8), known now or at launch. A float is its bits.
+    #[inline]
     pub fn scalar(value: impl Into<Value>, size: u8) -> Self {
         Self::plain(CoreArg::Scalar {
             value: value.into(),
@@ -60,6 +64,7 @@ impl<'a> Arg<'a> {
     }
 
     /// A number of `size` bytes (1, 2, 4 or 8) known at launch.
+    #[inline]
     pub fn var(var: Var, size: u8) -> Self {
         Self::scalar(var, size)
     }
@@ -107,18 +112,21 @@ impl Arg<'_> {
 }
 
 impl<'a> From<CoreArg<'a>> for Arg<'a> {
+    #[inline]
     fn from(core: CoreArg<'a>) -> Self {
         Self::plain(core)
     }
 }
 
 impl<'a, T: Element> From<&'a Buffer<T>> for Arg<'a> {
+    #[inline]
     fn from(buffer: &'a Buffer<T>) -> Self {
         Self::buffer(buffer)
     }
 }
 
 impl<'a, T: Element> From<&'a View<T>> for Arg<'a> {
+    #[inline]
     fn from(view: &'a View<T>) -> Self {
         Self::buffer(view)
     }
@@ -137,6 +145,7 @@ macro_rules! scalars {
 scalars! { i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64, f32 => F32, f64 => F64 }
 
 /// C's name for a Rust type, if it is a number.
+#[inline]
 pub(crate) fn scalar_type<T: 'static>() -> Option<ScalarType> {
     let id = TypeId::of::<T>();
     let types = [
@@ -159,24 +168,28 @@ pub(crate) fn scalar_type<T: 'static>() -> Option<ScalarType> {
 pub struct Dims(pub [Value; 3]);
 
 impl From<[u32; 3]> for Dims {
+    #[inline]
     fn from(sizes: [u32; 3]) -> Self {
         Self(sizes.map(Value::from))
     }
 }
 
 impl From<[Value; 3]> for Dims {
+    #[inline]
     fn from(sizes: [Value; 3]) -> Self {
         Self(sizes)
     }
 }
 
 impl<X: Into<Value>, Y: Into<Value>, Z: Into<Value>> From<(X, Y, Z)> for Dims {
+    #[inline]
     fn from((x, y, z): (X, Y, Z)) -> Self {
         Self([x.into(), y.into(), z.into()])
     }
 }
 
 impl From<u32> for Dims {
+    #[inline]
     fn from(x: u32) -> Self {
         Self::from([x, 1, 1])
     }
@@ -202,6 +215,7 @@ pub struct Grid {
 
 impl Grid {
     /// A grid without local memory. Sizes may be variables.
+    #[inline]
     pub fn new(groups: impl Into<Dims>, local: impl Into<Dims>) -> Self {
         Self {
             groups: groups.into().0,
@@ -211,6 +225,7 @@ impl Grid {
     }
 
     /// The same with this many bytes of local memory per group.
+    #[inline]
     pub fn local_memory(self, bytes: u32) -> Self {
         Self {
             local_memory: bytes,

@@ -39,6 +39,7 @@ pub struct Buffer<T> {
 
 impl<T> Deref for Buffer<T> {
     type Target = View<T>;
+    #[inline]
     fn deref(&self) -> &View<T> {
         &self.whole
     }
@@ -137,6 +138,7 @@ fn resolve(range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, usize)
 
 impl<T> View<T> {
     /// Elements.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -152,10 +154,12 @@ impl<T> View<T> {
     }
 
     /// Device address of the first element.
+    #[inline]
     pub fn address(&self) -> u64 {
         self.allocation.address() + self.offset as u64
     }
 
+    #[inline]
     pub(crate) fn allocation(&self) -> &Arc<Allocation> {
         &self.allocation
     }

@@ -216,14 +216,17 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
+    #[inline]
     pub(crate) fn heap(&self) -> &Arc<Heap> {
         &self.heap
     }
 
+    #[inline]
     pub(crate) fn address(&self) -> u64 {
         self.memory.as_ref().map_or(0, |m| m.address)
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.memory.as_ref().map_or(0, |m| m.len)
     }
