@@ -113,7 +113,7 @@ step_tidy() { # what no compiler sees: open ends, files that grew too long, mach
     bad="$(printf '%s\n' "$files" | xargs wc -l | awk '$2 != "total" && $1 > 700 { print "   " $2 ": " $1 " lines" }')"
     [ -z "$bad" ] || fail "files over 700 lines, split them near 600:"$'\n'"$bad"
     bad="$(git ls-files -co --exclude-standard 'hcq-nostd/src/**' 'drivers/*/src/**' | grep -vE '/tests|/(testing|model)\.rs$' |
-        xargs grep -nE '^\s*(extern crate (std|alloc)|use (std|alloc)::)' /dev/null || true)"
+        xargs grep -nE '^(extern crate (std|alloc)|use (std|alloc)::)' /dev/null || true)"
     bad="$(while IFS=: read -r file line rest; do
         # The one place that may name std is the line after a `#[cfg(test)]`.
         [ -z "$file" ] || sed -n "$((line - 1))p" "$file" | grep -q 'cfg(.*\(test\|loom\)' || echo "$file:$line:$rest"
