@@ -68,6 +68,11 @@
     )
 )]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "hcq-std makes Linux system calls; other systems need their own implementation of `seam::System`"
+);
+
 mod arg;
 /// What [`wake`] is built on.
 mod atomics {
