@@ -239,6 +239,27 @@ impl<'m> Recorder<'m> {
         }
     }
 
+    /// A queue that goes on after its first `len` words, for whoever keeps the memory of a recording and makes it larger in
+    /// between. See [`PatchList::resume`].
+    ///
+    /// # Errors
+    /// [`RecordError::NoRoom`] if there are fewer words.
+    pub fn resume(
+        words: &'m mut [u32],
+        len: usize,
+        list: PatchList<'m>,
+        region: RegionId,
+    ) -> Result<Self, RecordError> {
+        let queue = Self {
+            len,
+            ..Self::in_region(words, list, region)
+        };
+        if len > queue.words.len() {
+            return Err(RecordError::NoRoom(queue.used()));
+        }
+        Ok(queue)
+    }
+
     /// The words recorded so far.
     pub fn words(&self) -> &[u32] {
         self.words.get(..self.len).unwrap_or_default()

@@ -146,6 +146,30 @@ impl<'m> PatchList<'m> {
         }
     }
 
+    /// A list that goes on where another one stopped: `used` and `vars` are what [`used`](Self::used) and
+    /// [`vars`](Self::vars) said then, and the memory holds what was filed, at least. For whoever keeps the memory of a
+    /// recording and makes it larger in between.
+    ///
+    /// # Errors
+    /// [`BuildError::NoRoom`] if the memory holds less.
+    pub fn resume(
+        sites: &'m mut [Site],
+        derived: &'m mut [Derived],
+        used: PatchRoom,
+        vars: u32,
+    ) -> Result<Self, BuildError> {
+        let list = Self {
+            site_len: used.sites,
+            derived_len: used.derived,
+            vars,
+            ..Self::new(sites, derived)
+        };
+        if list.overflowed() {
+            return Err(BuildError::NoRoom(used));
+        }
+        Ok(list)
+    }
+
     /// A list for queues without variables.
     pub fn none() -> Self {
         Self::new(&mut [], &mut [])

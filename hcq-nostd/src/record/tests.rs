@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use std::format;
 use std::vec;
 use std::vec::Vec;
+use zerocopy::IntoBytes;
 
 const FILL: u32 = 0xa5a5_a5a5;
 
@@ -599,4 +600,55 @@ fn errors_say_which_operand_and_how() {
     ] {
         assert_eq!(format!("{error}"), text);
     }
+}
+
+#[test]
+fn a_recording_goes_on_in_larger_memory() {
+    let (mut sites, mut derived) = ([Site::EMPTY; 4], [Derived::EMPTY; 2]);
+    let mut words = [0u32; 8];
+    let record = |q: &mut Recorder<'_>, product: Value| {
+        q.command(|c| c.field(0, product, Field::new(0, 32)))
+            .map(|_| ())
+    };
+    // In one go.
+    let mut list = PatchList::new(&mut sites, &mut derived);
+    let (a, b) = (list.var().expect("few"), list.var().expect("few"));
+    let product = list.product(a.into(), b.into()).expect("variables");
+    let mut q = Recorder::new(&mut words, list);
+    record(&mut q, product).expect("room");
+    record(&mut q, product).expect("room");
+    let (len, mut list) = q.finish();
+    let mut whole = [0u64; 128];
+    let whole_len = list
+        .build(&[len as u64 * 4], &mut whole)
+        .expect("sound")
+        .as_bytes()
+        .len();
+
+    // The same with a stop in between, and memory that grew.
+    let (mut sites, mut derived) = ([Site::EMPTY; 3], [Derived::EMPTY; 1]);
+    let mut words = [0u32; 1];
+    let mut list = PatchList::new(&mut sites, &mut derived);
+    let (a, b) = (list.var().expect("few"), list.var().expect("few"));
+    let product = list.product(a.into(), b.into()).expect("variables");
+    let mut q = Recorder::new(&mut words, list);
+    record(&mut q, product).expect("room");
+    let (len, list) = q.finish();
+    let (used, vars) = (list.used(), list.vars());
+    let (mut sites, mut words) = (
+        [sites.as_slice(), &[Site::EMPTY; 1]].concat(),
+        [words[0], 0],
+    );
+    let too_few = PatchList::resume(&mut [], &mut derived, used, vars).map(|_| ());
+    assert_eq!(too_few, Err(BuildError::NoRoom(used)));
+    let list = PatchList::resume(&mut sites, &mut derived, used, vars).expect("all there");
+    let mut q = Recorder::resume(&mut words, len, list, RegionId(0)).expect("all there");
+    let again = q.list().product(a.into(), b.into()).expect("variables");
+    assert_eq!(again, product, "what was derived before is found");
+    record(&mut q, again).expect("room");
+    let (len, mut list) = q.finish();
+    let mut resumed = [0u64; 128];
+    let table = list.build(&[len as u64 * 4], &mut resumed).expect("sound");
+    assert_eq!(table.as_bytes(), &whole.as_bytes()[..whole_len]);
+    assert!(Recorder::resume(&mut [], 1, PatchList::none(), RegionId(0)).is_err());
 }

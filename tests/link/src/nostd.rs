@@ -150,6 +150,7 @@ fn patches() {
     keep!(
         PatchList::new,
         PatchList::none,
+        PatchList::resume,
         PatchList::var,
         PatchList::clear,
         PatchList::vars,
@@ -196,6 +197,7 @@ fn recording() {
     keep!(
         Recorder::new,
         Recorder::in_region,
+        Recorder::resume,
         Recorder::words,
         Recorder::used,
         Recorder::list
