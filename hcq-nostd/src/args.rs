@@ -182,6 +182,11 @@ impl ArgLayout<'_> {
         list: &mut PatchList<'_>,
     ) -> Result<(), RecordError> {
         for (index, (arg, slot)) in args.iter().zip(self.slots).enumerate() {
+            // What is nearly always given: numbers and addresses that are known.
+            if let Some((bits, size)) = known(arg, slot) {
+                block.store(slot.offset as usize, bits, size)?;
+                continue;
+            }
             let kind = matches!(
                 (arg, slot.kind),
                 (Arg::Buffer(_), ArgKind::Buffer | ArgKind::ConstBuffer)
@@ -195,6 +200,31 @@ impl ArgLayout<'_> {
             write_one(arg, index, slot.offset as usize, block, list)?;
         }
         Ok(())
+    }
+}
+
+/// An argument that needs no more than a store: its bits and its size.
+#[inline]
+fn known(arg: &Arg<'_>, slot: &ArgSlot) -> Option<(u64, u32)> {
+    match (*arg, slot.kind) {
+        (Arg::Buffer(Value::Imm(v)), ArgKind::Buffer | ArgKind::ConstBuffer) => {
+            (slot.size == 8).then_some((v, 8))
+        }
+        (
+            Arg::Scalar {
+                value: Value::Imm(v),
+                size,
+            },
+            ArgKind::Scalar,
+        ) => {
+            let fits = match size {
+                1 | 2 | 4 => v >> (size * 8) == 0,
+                8 => true,
+                _ => false,
+            };
+            (fits && u32::from(size) == slot.size).then_some((v, slot.size))
+        }
+        _ => None,
     }
 }
 

@@ -610,19 +610,14 @@ impl<'r, 'm> Block<'r, 'm> {
 
     #[inline]
     fn at(&self, at: usize, len: usize) -> Result<usize, RecordError> {
-        let end = at.checked_add(len);
-        if end.is_none_or(|e| e > self.len) {
-            return Err(RecordError::KernargsTooSmall {
+        match at.checked_add(len) {
+            // The block was found to be inside its region, so this cannot wrap.
+            Some(end) if end <= self.len => Ok(self.offset.wrapping_add(at)),
+            end => Err(RecordError::KernargsTooSmall {
                 need: end.unwrap_or(usize::MAX),
                 have: self.len,
-            });
+            }),
         }
-        self.offset
-            .checked_add(at)
-            .ok_or(RecordError::KernargsTooSmall {
-                need: usize::MAX,
-                have: self.len,
-            })
     }
 
     /// Stores bytes.
@@ -671,14 +666,15 @@ impl<'r, 'm> Block<'r, 'm> {
                 u64::from(POISON) << 32 | u64::from(POISON)
             }
         };
-        self.store(at, word, formula.store)
+        self.store(at, word, formula.store.bytes())
     }
 
-    /// Stores the low bytes of a word: each width is one store, where a copy of that many bytes would be a call.
+    /// Stores the low 1, 2, 4 or 8 bytes of a word, or none: each is one store, where a copy of that many bytes would be a
+    /// call.
     #[inline]
-    fn store(&mut self, at: usize, word: u64, store: Store) -> Result<(), RecordError> {
+    pub(crate) fn store(&mut self, at: usize, word: u64, bytes: u32) -> Result<(), RecordError> {
         let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
-        match store.bytes() {
+        match bytes {
             0 => Ok(()),
             1 => self.write(at, &[a]),
             2 => self.write(at, &[a, b]),
@@ -703,7 +699,7 @@ impl<'r, 'm> Block<'r, 'm> {
         if let Value::Imm(v) = value {
             let bits = store.bytes() as u8 * 8;
             Fit::bits(bits).check(v).operand(operand)?;
-            return self.store(at, v, store);
+            return self.store(at, v, store.bytes());
         }
         self.value(
             list,

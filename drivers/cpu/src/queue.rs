@@ -209,25 +209,39 @@ impl ComputeQueue for Compute<'_> {
                 kernel: program.entry(),
                 args,
                 args_size: u32::try_from(args_size).map_err(|_| too_large)?,
-                groups: [0; 3],
-                local: [0; 3],
+                groups: known(launch.groups, Operand::Groups)?,
+                local: known(launch.local, Operand::Local)?,
                 local_memory,
             };
             c.words(&Packet::Exec(exec).encode());
-            for (d, value) in (0u8..).zip(launch.groups) {
-                let at = word::GROUPS + usize::from(d);
-                c.set_value(at, value, Fit::count(32))
-                    .operand(Operand::Groups(d))?;
-            }
-            for (d, value) in (0u8..).zip(launch.local) {
-                let at = word::LOCAL + usize::from(d);
-                c.set_value(at, value, Fit::count(32))
-                    .operand(Operand::Local(d))?;
+            for (at, sizes) in [(word::GROUPS, launch.groups), (word::LOCAL, launch.local)] {
+                for (at, value) in (at..).zip(sizes) {
+                    if matches!(value, Value::Var(_)) {
+                        // Checked at launch.
+                        c.set_value(at, value, COUNT).operand(Operand::Program)?;
+                    }
+                }
             }
             Ok(())
         })?;
         Ok(self)
     }
+}
+
+/// A number of groups or items: at least one.
+const COUNT: Fit = Fit::count(32);
+
+/// The sizes that are known, checked; zero for those that are not.
+#[inline]
+fn known(sizes: [Value; 3], operand: fn(u8) -> Operand) -> Result<[u32; 3], RecordError> {
+    let mut words = [0; 3];
+    for (d, (word, value)) in (0u8..).zip(words.iter_mut().zip(sizes)) {
+        if let Value::Imm(v) = value {
+            COUNT.check(v).operand(operand(d))?;
+            *word = (v & 0xffff_ffff) as u32;
+        }
+    }
+    Ok(words)
 }
 
 impl CopyQueue for Copy<'_> {
