@@ -1,6 +1,6 @@
 /*
  * The floor of a CPU command queue: a ring of 64-byte commands, each a function and up to seven argument words, consumed
- * by one worker thread that looks for work a number of times before it sleeps on a futex.
+ * by one worker thread that looks for work for a while, at least 64 times, before it sleeps on a futex.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -37,7 +38,7 @@ struct hcq_baseline_queue {
     _Atomic uint32_t wakes __attribute__((aligned(128)));
     _Atomic uint32_t sleeping;
     _Atomic int stop;
-    int looks;
+    uint64_t spin_ns;
     uint64_t next;
     pthread_t worker;
 };
@@ -53,6 +54,13 @@ static void tiny(uint64_t d, uint64_t s, uint64_t n, uint64_t x, uint64_t y, uin
         dst[i] = src[i] + 1.f;
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static int has_work(struct hcq_baseline_queue *q, uint64_t at)
 {
     return atomic_load_explicit(&q->put, memory_order_acquire) != at;
@@ -61,11 +69,14 @@ static int has_work(struct hcq_baseline_queue *q, uint64_t at)
 static void wait_for_work(struct hcq_baseline_queue *q, uint64_t at)
 {
     for (;;) {
-        for (int i = 0; i < q->looks; i++) {
-            if (has_work(q, at) || atomic_load(&q->stop))
-                return;
-            relax();
-        }
+        uint64_t since = q->spin_ns ? now_ns() : 0;
+        do {
+            for (int i = 0; i < 64; i++) {
+                if (has_work(q, at) || atomic_load(&q->stop))
+                    return;
+                relax();
+            }
+        } while (q->spin_ns && now_ns() - since < q->spin_ns);
         uint32_t seen = atomic_load(&q->wakes);
         atomic_store(&q->sleeping, 1);
         if (!has_work(q, at) && !atomic_load(&q->stop))
@@ -91,13 +102,13 @@ static void *work(void *arg)
     }
 }
 
-struct hcq_baseline_queue *hcq_baseline_queue_start(int looks)
+struct hcq_baseline_queue *hcq_baseline_queue_start(uint64_t spin_ns)
 {
     struct hcq_baseline_queue *q = aligned_alloc(128, (sizeof *q + 127) / 128 * 128);
     if (!q)
         return NULL;
     memset(q, 0, sizeof *q);
-    q->looks = looks;
+    q->spin_ns = spin_ns;
     q->ring = aligned_alloc(4096, sizeof(struct command) * SLOTS);
     if (!q->ring) {
         free(q);
@@ -132,6 +143,12 @@ void hcq_baseline_queue_run(struct hcq_baseline_queue *q, int n)
     }
     while (atomic_load_explicit(&q->done, memory_order_acquire) != q->next)
         relax();
+}
+
+/* What the kernels stored into: 64 floats, all of them 0 at first. */
+const float *hcq_baseline_queue_result(void)
+{
+    return to;
 }
 
 void hcq_baseline_queue_stop(struct hcq_baseline_queue *q)

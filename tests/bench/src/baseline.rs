@@ -1,5 +1,7 @@
 //! The C baselines of `baseline/`.
 
+use std::time::Duration;
+
 /// One store of the bare loop.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -27,8 +29,9 @@ mod c {
             n: usize,
             inputs: *const u64,
         );
-        pub(super) fn hcq_baseline_queue_start(looks: c_int) -> *mut Queue;
+        pub(super) fn hcq_baseline_queue_start(spin_ns: u64) -> *mut Queue;
         pub(super) fn hcq_baseline_queue_run(q: *mut Queue, n: c_int);
+        pub(super) fn hcq_baseline_queue_result() -> *const [f32; 64];
         pub(super) fn hcq_baseline_queue_stop(q: *mut Queue);
     }
 }
@@ -75,17 +78,18 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Starts the worker; it looks this often for work before it sleeps. `None` if it cannot be had.
-    pub fn start(looks: u16) -> Option<Self> {
+    /// Starts the worker; it looks for work this long before it sleeps. `None` if it cannot be had.
+    pub fn start(spin: Duration) -> Option<Self> {
         #[cfg(have_baselines)]
         {
+            let spin_ns = u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX);
             // SAFETY: no preconditions.
-            let queue = unsafe { c::hcq_baseline_queue_start(looks.into()) };
+            let queue = unsafe { c::hcq_baseline_queue_start(spin_ns) };
             std::ptr::NonNull::new(queue).map(|queue| Self { queue })
         }
         #[cfg(not(have_baselines))]
         {
-            let _ = looks;
+            let _ = spin;
             None
         }
     }
@@ -99,6 +103,19 @@ impl Queue {
         }
         #[cfg(not(have_baselines))]
         let _ = n;
+    }
+
+    /// What the commands have stored, when none is running.
+    pub fn result(&mut self) -> [f32; 64] {
+        #[cfg(have_baselines)]
+        {
+            // SAFETY: no preconditions.
+            let result = unsafe { c::hcq_baseline_queue_result() };
+            // SAFETY: a static array; `run` has waited for its commands.
+            unsafe { *result }
+        }
+        #[cfg(not(have_baselines))]
+        [0.0; 64]
     }
 }
 

@@ -1,0 +1,20 @@
+//! Prints a line per performance goal: `cargo bench -p hcq-bench --bench goals [FILTER]`. README.md says how to read them.
+#![allow(missing_docs, reason = "a benchmark")]
+
+mod copies;
+mod cpu_queue;
+mod graph;
+mod peers;
+mod submits;
+
+use hcq_bench::goal::Goals;
+
+fn main() {
+    let mut goals = Goals::from_args();
+    graph::print(&mut goals);
+    submits::print(&mut goals);
+    cpu_queue::print(&mut goals);
+    peers::print(&mut goals);
+    copies::print(&mut goals);
+    println!("{}", goals.summary());
+}
