@@ -116,7 +116,7 @@ fn cases() -> proptest::test_runner::Config {
     let config = proptest::test_runner::Config::default();
     if cfg!(miri) {
         proptest::test_runner::Config {
-            cases: 4,
+            cases: 2,
             failure_persistence: None,
             ..config
         }

@@ -20,6 +20,7 @@ mod groups;
 mod model;
 #[cfg(target_has_atomic = "64")]
 mod shared;
+mod stops;
 
 /// Zeroed 64-bit words at a 64-byte boundary, accessed by address and atomically only: engines have them meanwhile.
 pub(super) struct Memory {

@@ -137,7 +137,8 @@ fn known_words_in_both_directions() {
 fn every_bit_means_something_or_is_refused() {
     for (packet, words, _) in golden() {
         for word in 0..16 {
-            for bit in 0..32 {
+            // Miri looks at a few.
+            for bit in (0..32).step_by(if cfg!(miri) { 11 } else { 1 }) {
                 let mut w = words;
                 w[word] ^= 1 << bit;
                 match Packet::decode(&w) {

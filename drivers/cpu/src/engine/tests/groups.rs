@@ -81,7 +81,8 @@ fn every_group_is_told_what_it_is() {
         [1, 1, 4],
         [2, 3, 1],
     ] {
-        for budget in [1, 2, 7, 1000] {
+        let budgets: &[u32] = if cfg!(miri) { &[2] } else { &[1, 2, 7, 1000] };
+        for &budget in budgets {
             notes(groups, [4, 5, u32::MAX], 0, 0, budget);
         }
     }
@@ -100,7 +101,12 @@ fn large_odd_grids() {
 #[test]
 fn local_memory_is_aligned_and_of_the_size_asked_for() {
     for (skip, most) in [(0, 512), (8, 448), (56, 448), (64, 448), (72, 384)] {
-        for size in [0, 1, 63, 64, 65, most] {
+        let sizes: &[u32] = if cfg!(miri) {
+            &[most]
+        } else {
+            &[0, 1, 63, 64, 65, most]
+        };
+        for &size in sizes {
             notes([2, 1, 1], [1; 3], size, skip, 9);
         }
     }
