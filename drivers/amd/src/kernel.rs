@@ -1,7 +1,8 @@
 //! What a launch needs to know of a loaded kernel.
 
-use hcq_nostd::args::ArgLayout;
-use hcq_nostd::record::{Operand, RecordError};
+use hcq_nostd::args::{Arg, ArgKind, ArgLayout};
+use hcq_nostd::patch::PatchList;
+use hcq_nostd::record::{Block, Operand, RecordError};
 use hcq_nostd::value::Value;
 
 use crate::chips::Lds;
@@ -94,7 +95,7 @@ pub(crate) fn lds_size(lds: Lds, bytes: u64) -> Result<u32, RecordError> {
         .ok()
         .filter(|&b| b <= lds.bytes)
         .ok_or(limit)?;
-    let granules = known.div_ceil(lds.granule);
+    let granules = known.div_ceil(lds.granule.max(1));
     if granules > LDS_SIZE >> LDS_SIZE_SHIFT {
         return Err(limit);
     }
@@ -116,4 +117,58 @@ pub(crate) fn check_local(local: &[Value; 3], max: u32) -> Result<(), RecordErro
         });
     }
     Ok(())
+}
+
+/// A layout, and whether it takes the short way: 64-bit arguments without gaps, as pointers are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PreparedArguments<'p> {
+    layout: ArgLayout<'p>,
+    short: bool,
+}
+
+impl<'p> PreparedArguments<'p> {
+    pub(crate) fn new(layout: ArgLayout<'p>) -> Self {
+        let mut places = layout.slots.iter().zip((0..).step_by(8));
+        let short = places.all(|(slot, at)| {
+            let known = matches!(
+                slot.kind,
+                ArgKind::Buffer | ArgKind::ConstBuffer | ArgKind::Scalar
+            );
+            known && slot.offset == at && slot.size == 8
+        });
+        Self { layout, short }
+    }
+
+    /// Checks and writes arguments; variables become patch sites.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        args: &[Arg<'_>],
+        block: &mut Block<'_, '_>,
+        list: &mut PatchList<'_>,
+    ) -> Result<(), RecordError> {
+        if self.short && args.len() == self.layout.slots.len() {
+            let mut at = 0;
+            let mut pairs = args.iter().zip(self.layout.slots);
+            let written = pairs.all(|(arg, slot)| {
+                let scalar = matches!(slot.kind, ArgKind::Scalar);
+                let v = match arg {
+                    Arg::Buffer(Value::Imm(v)) if !scalar => v,
+                    Arg::Scalar {
+                        value: Value::Imm(v),
+                        size: 8,
+                    } if scalar => v,
+                    _ => return false,
+                };
+                let stored = block.write(at, &v.to_le_bytes()).is_ok();
+                at += 8;
+                stored
+            });
+            if written {
+                return Ok(());
+            }
+        }
+        // Variables, other sizes, and everything that is wrong.
+        self.layout.write(args, block, list)
+    }
 }

@@ -115,7 +115,7 @@ impl Need {
         } else {
             1
         };
-        let fit = per_xcc / (wavesize * unit) / u64::from(engines);
+        let fit = per_xcc / (wavesize * unit).max(1) / u64::from(engines).max(1);
         let waves = fit.min(
             slots
                 .unwrap_or(u64::MAX)

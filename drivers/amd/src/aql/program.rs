@@ -1,6 +1,5 @@
 //! A kernel prepared for dispatch packets.
 
-use hcq_nostd::args::ArgLayout;
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Block, NameOperand, Operand, RecordError};
@@ -12,7 +11,9 @@ use super::header::{Header, Kind};
 use crate::chips::Lds;
 use crate::device::{ADDRESS_BITS, Device};
 use crate::hidden::{self, Apertures, HiddenSlot};
-use crate::kernel::{Arguments, Kernel, MAX_GROUP, Properties, check_local, lds_size};
+use crate::kernel::{
+    Arguments, Kernel, MAX_GROUP, PreparedArguments, Properties, check_local, lds_size,
+};
 use crate::pm4::program::{KERNARG_ALIGN_LOG2, ProgramError, arguments_end, check_scratch};
 use crate::scratch::Scratch;
 
@@ -20,7 +21,7 @@ use crate::scratch::Scratch;
 #[derive(Clone, Debug)]
 pub struct Program<'p> {
     kernel: Kernel,
-    layout: ArgLayout<'p>,
+    arguments: PreparedArguments<'p>,
     hidden: &'p [HiddenSlot],
     apertures: Apertures,
     template: [u32; PACKET_WORDS],
@@ -58,7 +59,7 @@ impl<'p> Program<'p> {
         };
         Ok(Self {
             kernel: *kernel,
-            layout: arguments.layout,
+            arguments: PreparedArguments::new(arguments.layout),
             hidden: arguments.hidden,
             apertures: Apertures::default(),
             template: packet.words(),
@@ -100,7 +101,7 @@ impl<'p> Program<'p> {
         Fit::aligned(ADDRESS_BITS, KERNARG_ALIGN_LOG2)
             .check(kernarg_address)
             .operand(Operand::Kernargs)?;
-        self.layout.write(launch.args, block, list)?;
+        self.arguments.write(launch.args, block, list)?;
         if !self.hidden.is_empty() {
             let sizes = (&launch.groups, &launch.local);
             hidden::write(

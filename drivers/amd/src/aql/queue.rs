@@ -13,7 +13,7 @@ use super::program::Program;
 use super::vendor::Pm4Ib;
 use super::{PACKET_BYTES, PACKET_WORDS};
 use crate::device::Device;
-use crate::pm4::commands;
+use crate::pm4::commands::{self, Barrier};
 use crate::pm4::indirect_buffer::IndirectBuffer;
 
 /// The vendor packet that the next PM4 words belong to.
@@ -30,6 +30,7 @@ struct Open {
 #[derive(Debug)]
 pub struct AqlCompute<'m> {
     device: Device,
+    barrier: Barrier,
     recorder: Recorder<'m>,
     packets: Region<'m>,
     region: RegionId,
@@ -51,6 +52,7 @@ impl<'m> AqlCompute<'m> {
     ) -> Self {
         Self {
             device: *device,
+            barrier: Barrier::new(device),
             recorder: Recorder::new(words, list),
             packets,
             region,
@@ -162,7 +164,11 @@ impl ComputeQueue for AqlCompute<'_> {
     type Program<'p> = Program<'p>;
 
     fn memory_barrier(&mut self) -> Result<&mut Self, RecordError> {
-        self.pm4(commands::memory_barrier)
+        let barrier = self.barrier;
+        self.pm4(|_, c| {
+            c.words(barrier.words());
+            Ok(())
+        })
     }
 
     fn exec(&mut self, mut launch: Launch<'_, '_, Program<'_>>) -> Result<&mut Self, RecordError> {

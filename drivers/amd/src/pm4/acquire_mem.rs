@@ -175,33 +175,32 @@ impl AcquireMem {
         }
     }
 
+    /// The packet, and its number of words.
+    pub(crate) const fn encode(&self) -> ([u32; Self::WORDS_GFX10], usize) {
+        let [size, size_hi] = split(self.range.bytes >> UNIT_LOG2);
+        let [base, base_hi] = split(self.range.base >> UNIT_LOG2);
+        let interval = self.poll_interval as u32;
+        match self.caches {
+            Caches::Gfx9(coher) => {
+                let header = type3::<{ Self::WORDS_GFX9 }>(op::ACQUIRE_MEM);
+                let coher = coher.bits();
+                let words = [header, coher, size, size_hi, base, base_hi, interval, 0];
+                (words, Self::WORDS_GFX9)
+            }
+            Caches::Gfx10(gcr) => {
+                let header = type3::<{ Self::WORDS_GFX10 }>(op::ACQUIRE_MEM);
+                let gcr = gcr.bits();
+                let words = [header, 0, size, size_hi, base, base_hi, interval, gcr];
+                (words, Self::WORDS_GFX10)
+            }
+        }
+    }
+
     /// Appends the packet.
     #[inline]
     pub fn record(&self, c: &mut Command<'_, '_>) {
-        let [size, size_hi] = split(self.range.bytes >> UNIT_LOG2);
-        let [base, base_hi] = split(self.range.base >> UNIT_LOG2);
-        let interval = self.poll_interval.into();
-        match self.caches {
-            Caches::Gfx9(coher) => c.words(&[
-                type3::<{ Self::WORDS_GFX9 }>(op::ACQUIRE_MEM),
-                coher.bits(),
-                size,
-                size_hi,
-                base,
-                base_hi,
-                interval,
-            ]),
-            Caches::Gfx10(gcr) => c.words(&[
-                type3::<{ Self::WORDS_GFX10 }>(op::ACQUIRE_MEM),
-                0,
-                size,
-                size_hi,
-                base,
-                base_hi,
-                interval,
-                gcr.bits(),
-            ]),
-        }
+        let (words, len) = self.encode();
+        c.words(words.get(..len).unwrap_or_default());
     }
 
     /// The packet that starts here.

@@ -151,19 +151,31 @@ pub(crate) fn poll_bit(
     wait.record(c)
 }
 
-pub(crate) fn memory_barrier(device: &Device, c: &mut Command<'_, '_>) -> Result<(), RecordError> {
-    let (registers, client) = (device.registers(), device.hdp_client());
-    let flush = WaitRegMem {
-        function: Function::GreaterEqual,
-        poll: Poll::Request {
-            request: registers.hdp_flush_req,
-            done: registers.hdp_flush_done,
-        },
-        reference: client.mask().into(),
-        mask: client.mask(),
-        poll_interval: WaitRegMem::POLL_INTERVAL,
-    };
-    flush.record(c)?;
-    AcquireMem::all(device.chip().acquire_all).record(c);
-    Ok(())
+/// The words of a memory barrier, which are the same for a whole queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Barrier {
+    words: [u32; Self::WORDS],
+    len: usize,
+}
+
+impl Barrier {
+    const WORDS: usize = WaitRegMem::WORDS + AcquireMem::WORDS_GFX10;
+
+    pub(crate) fn new(device: &Device) -> Self {
+        let (registers, bit) = (device.registers(), device.hdp_client().mask());
+        // The addresses have 18 bits: the device has checked them.
+        let flush = WaitRegMem::request(registers.hdp_flush_req, registers.hdp_flush_done, bit);
+        let (acquire, len) = AcquireMem::all(device.chip().acquire_all).encode();
+        let mut words = [0; Self::WORDS];
+        for (to, from) in words.iter_mut().zip(flush.iter().chain(&acquire)) {
+            *to = *from;
+        }
+        let len = flush.len() + len;
+        Self { words, len }
+    }
+
+    #[inline]
+    pub(crate) fn words(&self) -> &[u32] {
+        self.words.get(..self.len).unwrap_or_default()
+    }
 }

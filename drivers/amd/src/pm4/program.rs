@@ -1,26 +1,21 @@
 //! A kernel prepared for one device: the packets of its dispatch, and where the few words are that differ.
 
-use hcq_nostd::patch::PatchList;
+mod prepare;
+
 use hcq_nostd::queue::Launch;
-use hcq_nostd::record::{Command, NameOperand, Operand, RecordError, Recorder};
+use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Fit, Misfit, Value};
 
-use super::acquire_mem::AcquireMem;
-use super::dispatch_direct::{DispatchDirect, Initiator};
-use super::event_write::EventWrite;
-use super::pred_exec::PredExec;
-use super::set_reg::{SetReg, Space};
+use super::dispatch_direct::DispatchDirect;
 use super::split;
-use crate::aql::PACKET_BYTES;
 use crate::aql::dispatch::{LaunchFields, READ_ALIGN, record_for_reading};
 use crate::chips::Lds;
-use crate::device::{ADDRESS_BITS, Device};
+use crate::device::ADDRESS_BITS;
 use crate::hidden::{self, Apertures, HiddenSlot};
 use crate::kernel::{
-    Arguments, Kernel, LDS_SIZE, MAX_GROUP, Properties, check_local, lds_size, user_sgprs,
+    Arguments, Kernel, LDS_SIZE, PreparedArguments, Properties, check_local, lds_size,
 };
-use crate::scratch::{Scratch, wave_descriptor};
-use hcq_nostd::args::ArgLayout;
+use crate::scratch::Scratch;
 
 /// ACQUIRE_MEM 8, SET_SH_REG of PGM 4, RSRC1 4, RSRC3 3, TMPRING 3, RESTART 5, RESOURCE_LIMITS 3, START 10,
 /// DISPATCH_DIRECT 5, EVENT_WRITE 2; user data in up to two packets of 16 in all.
@@ -28,6 +23,11 @@ const COMMON_WORDS: usize = 8 + 4 + 4 + 3 + 3 + 5 + 3 + 10 + 5 + 2 + 2 + 16;
 /// PRED_EXEC, scratch base, scratch descriptor.
 const XCC_WORDS: usize = 2 + 4 + 6;
 const TEMPLATE_WORDS: usize = COMMON_WORDS + 8 * XCC_WORDS;
+/// The last packets of every dispatch: RESOURCE_LIMITS, START, DISPATCH_DIRECT, EVENT_WRITE.
+const TAIL_WORDS: usize = 3 + 10 + 5 + 2;
+/// Places in the tail of the first of three sizes: behind START_X, Y, Z, and behind the header of DISPATCH_DIRECT.
+const LOCAL: usize = 3 + 2 + 3;
+const GROUPS: usize = 3 + 10 + DispatchDirect::GROUPS;
 
 /// Alignment of an argument block.
 pub(crate) const KERNARG_ALIGN_LOG2: u8 = 4;
@@ -114,22 +114,25 @@ struct Places {
     rsrc2: usize,
     dispatch_ptr: Option<usize>,
     kernargs: Option<usize>,
-    local: usize,
-    groups: usize,
 }
 
 /// A kernel prepared for one device's PM4 queues.
 #[derive(Clone, Debug)]
 pub struct Program<'p> {
     kernel: Kernel,
-    layout: ArgLayout<'p>,
+    arguments: PreparedArguments<'p>,
     hidden: &'p [HiddenSlot],
     apertures: Apertures,
-    template: [u32; TEMPLATE_WORDS],
-    len: usize,
+    scratch: Scratch,
+    /// All packets but the tail.
+    head: [u32; TEMPLATE_WORDS],
+    head_len: usize,
+    /// The tail, its sizes one.
+    tail: [u32; TAIL_WORDS],
     places: Places,
-    /// Bytes of the argument block without the dispatch packet behind it.
-    arguments_end: usize,
+    /// Bytes of the argument block, and where the dispatch packet is in it if the kernel reads one.
+    kernargs_size: usize,
+    packet_at: Option<usize>,
     lds: Lds,
     max_group: u32,
 }
@@ -166,144 +169,6 @@ pub(crate) fn check_scratch(kernel: &Kernel, scratch: &Scratch) -> Result<(), Pr
 }
 
 impl<'p> Program<'p> {
-    /// Prepares a kernel. Without a limit (`waves_per_sh` zero) as many waves run at once as fit.
-    ///
-    /// # Errors
-    /// [`ProgramError`].
-    pub fn new(
-        device: &Device,
-        kernel: &Kernel,
-        arguments: Arguments<'p>,
-        scratch: &Scratch,
-        waves_per_sh: u32,
-    ) -> Result<Self, ProgramError> {
-        let (chip, registers) = (device.chip(), device.registers());
-        let properties = kernel.properties;
-        let unsupported =
-            Properties::QUEUE_PTR | Properties::DISPATCH_ID | Properties::FLAT_SCRATCH_INIT;
-        if properties.intersects(unsupported) {
-            return Err(ProgramError::Unsupported(properties & unsupported));
-        }
-        let wave32 = properties.contains(Properties::WAVEFRONT_SIZE32);
-        if wave32 && !chip.wave32 {
-            return Err(ProgramError::WaveSize);
-        }
-        check_scratch(kernel, scratch)?;
-        Fit::aligned(ADDRESS_BITS, 8).check(kernel.entry)?;
-        Fit::bits(10).check(waves_per_sh.into())?;
-        let arguments_end = arguments_end(kernel, &arguments)?;
-        let (base, part) = scratch.parts(device.xccs())?;
-
-        // User data: the private segment buffer is per XCC, what comes behind it is not.
-        let buffer = properties.contains(Properties::PRIVATE_SEGMENT_BUFFER);
-        let (mut user, mut dispatch_ptr, mut kernargs) = (0, None, None);
-        let first_user = if buffer { 4 } else { 0 };
-        if properties.contains(Properties::DISPATCH_PTR) {
-            dispatch_ptr = Some(user);
-            user += 2;
-        }
-        if properties.contains(Properties::KERNARG_SEGMENT_PTR) {
-            kernargs = Some(user);
-            user += 2;
-        }
-        let mut user_data = [0; 5];
-        if properties.contains(Properties::PRIVATE_SEGMENT_SIZE) {
-            if let Some(word) = user_data.get_mut(user) {
-                *word = kernel.private_bytes;
-            }
-            user += 1;
-        }
-        let (need, have) = ((first_user + user) as u32, user_sgprs(kernel.rsrc[1]));
-        if need > have {
-            return Err(ProgramError::UserSgprs { need, have });
-        }
-        let user_data = user_data.get(..user).unwrap_or_default();
-
-        let mut template = [0; TEMPLATE_WORDS];
-        let mut recorder = Recorder::new(&mut template, PatchList::none());
-        let mut places = Places {
-            rsrc2: 0,
-            dispatch_ptr: None,
-            kernargs: None,
-            local: 0,
-            groups: 0,
-        };
-        recorder.command(|c| {
-            let sh = |c: &mut Command<'_, '_>, first, values: &[u32]| {
-                SetReg::new(Space::Sh, first, values).map(|r| r.record(c))
-            };
-            AcquireMem::all(chip.acquire_dispatch).record(c);
-            sh(c, registers.pgm_lo, &split(kernel.entry >> 8))?;
-            let [rsrc1, rsrc2, rsrc3] = kernel.rsrc;
-            places.rsrc2 = sh(c, registers.pgm_rsrc1, &[rsrc1, rsrc2])? + 1;
-            sh(c, registers.pgm_rsrc3, &[rsrc3])?;
-            sh(c, registers.tmpring_size, &[scratch.tmpring_size()])?;
-            let one = device.xccs() == 1;
-            for xcc in 0..device.xccs() {
-                let base = base + part * u64::from(xcc);
-                let own = |c: &mut Command<'_, '_>| {
-                    sh(c, registers.dispatch_scratch_base_lo, &split(base >> 8))?;
-                    if buffer && !one {
-                        sh(
-                            c,
-                            registers.user_data_0,
-                            &wave_descriptor(chip, base, wave32),
-                        )?;
-                    }
-                    Ok(())
-                };
-                if one {
-                    own(c)?;
-                } else {
-                    PredExec::around(1 << xcc, c, own)?;
-                }
-            }
-            sh(c, registers.restart_x, &[0; 3])?;
-            let user_at = if buffer && one {
-                let mut all = [0; 9];
-                for (to, from) in all
-                    .iter_mut()
-                    .zip(wave_descriptor(chip, base, wave32).iter().chain(user_data))
-                {
-                    *to = *from;
-                }
-                let all = all.get(..first_user + user).unwrap_or_default();
-                sh(c, registers.user_data_0, all)? + first_user
-            } else if user > 0 {
-                sh(c, registers.user_data_0 + first_user as u32, user_data)?
-            } else {
-                0
-            };
-            places.dispatch_ptr = dispatch_ptr.map(|at| user_at + at);
-            places.kernargs = kernargs.map(|at| user_at + at);
-            sh(c, registers.resource_limits, &[waves_per_sh])?;
-            places.local = sh(c, registers.start_x, &[0; 8])? + 3;
-            let mut initiator = Initiator::COMPUTE_SHADER_EN | Initiator::FORCE_START_AT_000;
-            initiator.set(Initiator::CS_W32_EN, wave32);
-            places.groups = c.position() + DispatchDirect::GROUPS;
-            DispatchDirect {
-                groups: [Value::Imm(1); 3],
-                initiator,
-            }
-            .record(c)?;
-            EventWrite::CS_PARTIAL_FLUSH.record(c);
-            Ok(())
-        })?;
-        let (len, _) = recorder.finish();
-        Ok(Self {
-            kernel: *kernel,
-            layout: arguments.layout,
-            hidden: arguments.hidden,
-            apertures: Apertures::default(),
-            template,
-            len,
-            places,
-            arguments_end,
-            lds: chip.lds,
-            max_group: kernel.max_group.clamp(1, MAX_GROUP),
-        })
-    }
-
     /// The same with these numbers in its hidden arguments.
     pub const fn with_apertures(mut self, apertures: Apertures) -> Self {
         self.apertures = apertures;
@@ -315,20 +180,19 @@ impl<'p> Program<'p> {
         &self.kernel
     }
 
+    /// The scratch memory that its packets name. When it moves, the kernel is prepared and recorded again.
+    pub const fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
     /// Words of one dispatch.
     pub const fn len(&self) -> usize {
-        self.len
+        self.head_len + TAIL_WORDS
     }
 
     /// It is never empty.
     pub const fn is_empty(&self) -> bool {
         false
-    }
-
-    /// Where the dispatch packet is in the argument block, if the kernel reads one.
-    fn packet_at(&self) -> Option<usize> {
-        let at = self.arguments_end.checked_next_multiple_of(READ_ALIGN);
-        at.filter(|_| self.places.dispatch_ptr.is_some())
     }
 
     /// Appends one dispatch.
@@ -338,9 +202,8 @@ impl<'p> Program<'p> {
         c: &mut Command<'_, '_>,
         launch: &mut Launch<'_, '_, Self>,
     ) -> Result<(), RecordError> {
-        check_local(&launch.local, self.max_group)?;
         let block = &mut launch.kernargs;
-        let (need, have) = (hcq_nostd::queue::Program::kernargs_size(self), block.len());
+        let (need, have) = (self.kernargs_size, block.len());
         let too_small = RecordError::KernargsTooSmall { need, have };
         let kernargs = block
             .device_address(0)
@@ -349,64 +212,116 @@ impl<'p> Program<'p> {
         Fit::aligned(ADDRESS_BITS, KERNARG_ALIGN_LOG2)
             .check(kernargs)
             .operand(Operand::Kernargs)?;
-        self.layout.write(launch.args, block, c.list())?;
-        if !self.hidden.is_empty() {
-            let sizes = (&launch.groups, &launch.local);
-            hidden::write(
-                self.hidden,
-                c.list(),
-                block,
-                sizes,
-                launch.local_memory,
-                &self.apertures,
-            )?;
-        }
+        self.arguments.write(launch.args, block, c.list())?;
 
         let first = c.position();
-        c.words(self.template.get(..self.len).unwrap_or_default());
+        c.words(self.head.get(..self.head_len).unwrap_or_default());
         if let Some(at) = self.places.kernargs {
             let [low, high] = split(kernargs);
             c.set(first + at, low);
             c.set(first + at + 1, high);
         }
-        for (d, local) in (0u8..).zip(launch.local) {
-            c.set_value(
-                first + self.places.local + usize::from(d),
-                local,
-                Fit::count(16),
-            )
-            .operand(Operand::Local(d))?;
-        }
-        for (d, groups) in (0u8..).zip(launch.groups) {
-            c.set_value(
-                first + self.places.groups + usize::from(d),
-                groups,
-                Fit::count(32),
-            )
-            .operand(Operand::Groups(d))?;
+        match self.known_tail(&launch.groups, &launch.local) {
+            Some(tail) => c.words(&tail),
+            None => self.patched_tail(c, &launch.groups, &launch.local)?,
         }
         if launch.local_memory > 0 {
             let bytes = u64::from(self.kernel.group_bytes) + u64::from(launch.local_memory);
             let rsrc2 = self.kernel.rsrc[1] & !LDS_SIZE | lds_size(self.lds, bytes)?;
             c.set(first + self.places.rsrc2, rsrc2);
         }
-        if let (Some(at), Some(packet)) = (self.places.dispatch_ptr, self.packet_at()) {
-            let pointer = block.device_address(packet).ok_or(too_small)?;
-            let [low, high] = split(pointer);
-            c.set(first + at, low);
-            c.set(first + at + 1, high);
-            let list = c.list();
-            record_for_reading(list, block, packet, self.kernel.private_bytes)?;
-            let group = u64::from(self.kernel.group_bytes) + u64::from(launch.local_memory);
-            let fields = LaunchFields {
-                groups: launch.groups,
-                local: launch.local,
-                group_segment_size: group,
-                kernarg_address: kernargs,
-            };
-            fields.record(list, block, packet)?;
+        if self.packet_at.is_some() || !self.hidden.is_empty() {
+            self.beside_arguments(c, launch, first, kernargs)?;
         }
         Ok(())
+    }
+
+    /// The tail for sizes that are all known now and fit.
+    #[inline]
+    fn known_tail(&self, groups: &[Value; 3], local: &[Value; 3]) -> Option<[u32; TAIL_WORDS]> {
+        let (
+            [Value::Imm(gx), Value::Imm(gy), Value::Imm(gz)],
+            [Value::Imm(lx), Value::Imm(ly), Value::Imm(lz)],
+        ) = (groups, local)
+        else {
+            return None;
+        };
+        // Neither zero, which wraps, nor too wide: three sizes at once.
+        let wide = |[x, y, z]: [u64; 3]| {
+            x | y | z | x.wrapping_sub(1) | y.wrapping_sub(1) | z.wrapping_sub(1)
+        };
+        if wide([*gx, *gy, *gz]) >> 32 != 0 || wide([*lx, *ly, *lz]) >> 16 != 0 {
+            return None;
+        }
+        if lx * ly * lz > self.max_group.into() {
+            return None;
+        }
+        let mut tail = self.tail;
+        // Each is below 2^32.
+        [tail[LOCAL], tail[LOCAL + 1], tail[LOCAL + 2]] = [*lx as u32, *ly as u32, *lz as u32];
+        [tail[GROUPS], tail[GROUPS + 1], tail[GROUPS + 2]] = [*gx as u32, *gy as u32, *gz as u32];
+        Some(tail)
+    }
+
+    /// The tail for other sizes: sites for those that are not known, errors for those that do not fit.
+    #[cold]
+    fn patched_tail(
+        &self,
+        c: &mut Command<'_, '_>,
+        groups: &[Value; 3],
+        local: &[Value; 3],
+    ) -> Result<(), RecordError> {
+        check_local(local, self.max_group)?;
+        let at = c.position();
+        c.words(&self.tail);
+        for (d, local) in (0u8..).zip(*local) {
+            c.set_value(at + LOCAL + usize::from(d), local, Fit::count(16))
+                .operand(Operand::Local(d))?;
+        }
+        for (d, groups) in (0u8..).zip(*groups) {
+            c.set_value(at + GROUPS + usize::from(d), groups, Fit::count(32))
+                .operand(Operand::Groups(d))?;
+        }
+        Ok(())
+    }
+
+    /// Hidden arguments, and the packet that the kernel may read through its dispatch pointer.
+    fn beside_arguments(
+        &self,
+        c: &mut Command<'_, '_>,
+        launch: &mut Launch<'_, '_, Self>,
+        first: usize,
+        kernargs: u64,
+    ) -> Result<(), RecordError> {
+        let block = &mut launch.kernargs;
+        let sizes = (&launch.groups, &launch.local);
+        hidden::write(
+            self.hidden,
+            c.list(),
+            block,
+            sizes,
+            launch.local_memory,
+            &self.apertures,
+        )?;
+        let (Some(at), Some(packet)) = (self.places.dispatch_ptr, self.packet_at) else {
+            return Ok(());
+        };
+        let (need, have) = (self.kernargs_size, block.len());
+        let pointer = block
+            .device_address(packet)
+            .ok_or(RecordError::KernargsTooSmall { need, have })?;
+        let [low, high] = split(pointer);
+        c.set(first + at, low);
+        c.set(first + at + 1, high);
+        record_for_reading(c.list(), block, packet, self.kernel.private_bytes)?;
+        let group = u64::from(self.kernel.group_bytes) + u64::from(launch.local_memory);
+        let fields = LaunchFields {
+            groups: launch.groups,
+            local: launch.local,
+            group_segment_size: group,
+            kernarg_address: kernargs,
+        };
+        fields.record(c.list(), block, packet)
     }
 }
 
@@ -414,8 +329,7 @@ impl hcq_nostd::queue::Program for Program<'_> {
     /// Bytes of the argument block, with the dispatch packet if the kernel reads one.
     #[inline]
     fn kernargs_size(&self) -> usize {
-        self.packet_at()
-            .map_or(self.arguments_end, |at| at.saturating_add(PACKET_BYTES))
+        self.kernargs_size
     }
 
     fn kernargs_align(&self) -> usize {

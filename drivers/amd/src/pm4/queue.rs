@@ -5,7 +5,7 @@ use hcq_nostd::queue::{ComputeQueue, Launch, Queue, SignalAt, WriteWidth};
 use hcq_nostd::record::{RecordError, Recorder};
 use hcq_nostd::value::Value;
 
-use super::commands;
+use super::commands::{self, Barrier};
 use super::program::Program;
 use crate::device::Device;
 
@@ -16,6 +16,7 @@ use crate::device::Device;
 #[derive(Debug)]
 pub struct Pm4Compute<'m> {
     device: Device,
+    barrier: Barrier,
     recorder: Recorder<'m>,
 }
 
@@ -29,6 +30,7 @@ impl<'m> Pm4Compute<'m> {
     pub fn over(device: &Device, recorder: Recorder<'m>) -> Self {
         Self {
             device: *device,
+            barrier: Barrier::new(device),
             recorder,
         }
     }
@@ -97,9 +99,11 @@ impl ComputeQueue for Pm4Compute<'_> {
     type Program<'p> = Program<'p>;
 
     fn memory_barrier(&mut self) -> Result<&mut Self, RecordError> {
-        let device = &self.device;
-        self.recorder
-            .command(|c| commands::memory_barrier(device, c))?;
+        let barrier = &self.barrier;
+        self.recorder.command(|c| {
+            c.words(barrier.words());
+            Ok(())
+        })?;
         Ok(self)
     }
 

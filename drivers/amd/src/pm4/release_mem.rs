@@ -3,7 +3,7 @@
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Fit, Value};
 
-use super::{Text, body, join, op, type3};
+use super::{Text, body, join, op, split, type3};
 use crate::chips::Generation;
 use crate::device::ADDRESS_BITS;
 use crate::malformed::{Malformed, only};
@@ -196,19 +196,26 @@ impl ReleaseMem {
         operand: Operand,
         align_log2: u8,
     ) -> Result<(), RecordError> {
-        c.words(&[
+        let align_log2 = self.data.align_log2().max(align_log2);
+        let (at, (data, fit)) = (Fit::aligned(ADDRESS_BITS, align_log2), self.data.data());
+        let header = [
             type3::<{ Self::WORDS }>(op::RELEASE_MEM),
             CACHE_FLUSH_AND_INV_TS as u32 | INDEX_EOP | self.flush.0,
             self.data.bits() | self.interrupt.bits(),
-        ]);
-        let align_log2 = self.data.align_log2().max(align_log2);
-        c.pair(self.address, Fit::aligned(ADDRESS_BITS, align_log2))
-            .operand(operand)?;
-        let (data, fit) = self.data.data();
-        c.pair(data, fit).operand(Operand::Data)?;
+        ];
         Fit::bits(28)
             .check(self.context.into())
             .operand(Operand::Data)?;
+        if let (Value::Imm(address), Value::Imm(data)) = (self.address, data) {
+            at.check(address).operand(operand)?;
+            fit.check(data).operand(Operand::Data)?;
+            let ([a, b, c0], [low, high], [data, data_hi]) = (header, split(address), split(data));
+            c.words(&[a, b, c0, low, high, data, data_hi, self.context]);
+            return Ok(());
+        }
+        c.words(&header);
+        c.pair(self.address, at).operand(operand)?;
+        c.pair(data, fit).operand(Operand::Data)?;
         c.word(self.context);
         Ok(())
     }

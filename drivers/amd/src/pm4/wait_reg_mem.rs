@@ -3,7 +3,7 @@
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Fit, Value};
 
-use super::{Text, body, join, op, type3};
+use super::{Text, body, join, op, split, type3};
 use crate::device::ADDRESS_BITS;
 use crate::malformed::{Malformed, only};
 
@@ -98,6 +98,21 @@ impl WaitRegMem {
     /// Time between polls where nothing else is asked for.
     pub const POLL_INTERVAL: u16 = 4;
 
+    /// `wr_wait_wr_reg` of one bit: writes it to one register, and waits until another has it. For registers of 18 bits.
+    pub(crate) const fn request(request: u32, done: u32, bit: u32) -> [u32; Self::WORDS] {
+        let info = Function::GreaterEqual as u32 | OPERATION_WR_WAIT_WR_REG;
+        let interval = Self::POLL_INTERVAL as u32;
+        [
+            type3::<{ Self::WORDS }>(op::WAIT_REG_MEM),
+            info,
+            request,
+            done,
+            bit,
+            bit,
+            interval,
+        ]
+    }
+
     /// Appends the packet. The address is called `operand` in errors and must also be a multiple of `2^align_log2`.
     #[inline]
     pub(crate) fn record_as(
@@ -111,9 +126,18 @@ impl WaitRegMem {
         let register = |r: u32| Fit::bits(18).check(r.into()).operand(operand).map(|()| r);
         match self.poll {
             Poll::Memory(address) => {
+                let at = Fit::aligned(ADDRESS_BITS, align_log2.max(2));
+                if let (Value::Imm(address), Value::Imm(reference)) = (address, self.reference) {
+                    at.check(address).operand(operand)?;
+                    Fit::bits(32).check(reference).operand(Operand::Data)?;
+                    let ([low, high], [reference, _]) = (split(address), split(reference));
+                    let interval = self.poll_interval.into();
+                    let info = function | MEM_SPACE_MEMORY;
+                    c.words(&[header, info, low, high, reference, self.mask, interval]);
+                    return Ok(());
+                }
                 c.words(&[header, function | MEM_SPACE_MEMORY]);
-                c.pair(address, Fit::aligned(ADDRESS_BITS, align_log2.max(2)))
-                    .operand(operand)?;
+                c.pair(address, at).operand(operand)?;
             }
             Poll::Register(r) => c.words(&[header, function, register(r)?, 0]),
             Poll::Request { request, done } => {
