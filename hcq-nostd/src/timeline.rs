@@ -22,9 +22,9 @@
 //!   what epoch `e - 1` left.
 //! - *The next epoch* finds its slot at zero for the same reason: no wait in it passes early.
 //!
-//! A point of an epoch whose slot was set back is not lost: a wait for it is answered by [`WaitFor`] with a newer point
-//! that implies it, or with nothing at all when it is known to be complete. A graph left idle over any number of
-//! roll-overs neither hangs nor passes early.
+//! A wait is resolved to nothing if its point is known to be complete ([`WaitFor`]), which every point is that is a
+//! quarter of a span behind the latest one. A graph left idle over any number of roll-overs neither hangs nor passes
+//! early.
 //!
 //! # One at a time
 //!
@@ -317,19 +317,8 @@ impl<'m> Timeline<'m> {
         if point <= self.completed {
             return WaitFor::Nothing;
         }
-        WaitFor::Slot(self.slot_value(self.representable(point)))
-    }
-
-    /// `point`, or if its slot was set back or is about to be, a later point that implies it.
-    const fn representable(&self, point: u64) -> u64 {
-        let newest = self.epoch(self.latest);
-        let epoch = self.epoch(point);
-        let half = (newest << self.span_log2) + self.span() / 2;
-        if epoch == newest || (epoch + 1 == newest && self.latest < half) {
-            point
-        } else {
-            self.latest
-        }
+        // Less than a quarter of a span behind the latest point, so its slot is not set back before the wait passes.
+        WaitFor::Slot(self.slot_value(point))
     }
 
     /// Takes note that device `peer` (0 to 63) records waits on this timeline; see [`Submission::readers`].

@@ -304,10 +304,10 @@ impl Fit {
     }
 
     /// Checks `x * scale + add` without wrapping: a sum that leaves 64 bits does not come back in as a small number.
-    /// With 64 bits allowed, wrapping is the arithmetic asked for (negative scalars) and only the alignment counts.
+    /// With 64 bits allowed and no limit, wrapping is the arithmetic asked for (negative scalars).
     pub(crate) fn check_affine(self, x: u64, scale: u64, add: u64) -> Result<(), Misfit> {
         let value = x.wrapping_mul(scale).wrapping_add(add);
-        if self.bits < 64 {
+        if self.bits < 64 || self.most != u64::MAX {
             // `add` and `scale` may be two's complements of small negative numbers.
             let exact = i128::from(x)
                 .checked_mul(i128::from(scale.cast_signed()))
@@ -467,6 +467,15 @@ mod tests {
         assert!(f.check_affine(0xffff, 1, 1).is_err());
         // Whole 64-bit stores wrap by intent.
         assert_eq!(Fit::ANY.check_affine(0, 1, u64::MAX), Ok(()));
+        // A limit is one, whatever the width.
+        assert!(Fit::at_most(0x600).check_affine(1 << 63, 2, 0).is_err());
+        assert!(
+            Fit::at_most(0x600)
+                .check_affine(5, 1, 6u64.wrapping_neg())
+                .is_err()
+        );
+        assert_eq!(Fit::at_most(0x600).check_affine(0x300, 2, 0), Ok(()));
+        assert!(Fit::at_most(0x600).check_affine(0x301, 2, 0).is_err());
     }
 
     #[test]

@@ -40,9 +40,17 @@ fn naive_fits(fit: Fit, of: Affine, x: u64) -> bool {
     let exact = i128::from(x)
         .checked_mul(i128::from(of.scale.cast_signed()))
         .and_then(|p| p.checked_add(i128::from(of.add.cast_signed())));
-    let small = fit.bits >= 64 || exact.is_some_and(|e| (0..1i128 << fit.bits).contains(&e));
     let value = x.wrapping_mul(of.scale).wrapping_add(of.add);
-    small && value.is_multiple_of(1 << fit.align_log2) && value >= u64::from(fit.least)
+    let small = match exact {
+        _ if fit.bits >= 64 && fit.most == u64::MAX => true,
+        None => false,
+        Some(e) if fit.signed && e < 0 => fit.bits > 0 && e >= -(1i128 << (fit.bits.min(64) - 1)),
+        Some(e) => (0..1i128 << fit.bits.min(64)).contains(&e),
+    };
+    small
+        && value.is_multiple_of(1 << fit.align_log2)
+        && value >= u64::from(fit.least)
+        && value <= fit.most
 }
 
 /// A list with as much room as any test here needs.

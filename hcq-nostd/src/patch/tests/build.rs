@@ -317,6 +317,29 @@ fn many_variables_of_which_few_are_pointers_do_not_cost_a_dense_list() {
 }
 
 #[test]
+fn variables_declared_after_a_build_count() {
+    let build = |early: bool| {
+        let mut room = Room::new(8);
+        let mut list = room.list();
+        let mut words = 0;
+        for v in 0..8 {
+            let var = list.var().expect("room");
+            list.site(PLAIN, v * 8, &Formula::whole(var));
+        }
+        if early {
+            words = list.table_words(&[64]).expect("complete");
+        }
+        for _ in 0..200 {
+            list.var().expect("room");
+        }
+        (words, built(&mut list, &[64]).expect("complete"))
+    };
+    let ((few, late), (_, once)) = (build(true), build(false));
+    assert!(few < late.len());
+    assert_eq!(late, once);
+}
+
+#[test]
 fn only_values_of_one_kind_take_a_derived_variable() {
     let mut room = Room::new(4);
     let mut list = room.list();

@@ -326,8 +326,9 @@ fn waits_neither_hang_nor_pass_early() {
         (waits, resets) = (waits + world.waits, resets + world.resets);
     }
     // It did roll over and did wait.
+    let many = if cfg!(miri) { 1 } else { 10_000 };
     assert!(
-        waits > rounds(600) * 20 && resets > rounds(600),
+        waits >= many && resets >= many,
         "{waits} waits, {resets} resets"
     );
 }
