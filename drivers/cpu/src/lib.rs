@@ -39,8 +39,11 @@
 //!
 //! /// Adds 1 to one element per work-group.
 //! unsafe extern "C" fn increment(args: *const c_void, group: *const Group) {
-//!     // SAFETY: the block holds one pointer to as many elements as there are groups.
-//!     unsafe { *args.cast::<*mut u32>().read().add((*group).group[0] as usize) += 1 }
+//!     // SAFETY: the block holds one address.
+//!     let data = unsafe { args.cast::<u64>().read() };
+//!     let data = core::ptr::with_exposed_provenance_mut::<u32>(data as usize);
+//!     // SAFETY: there are as many elements as groups.
+//!     unsafe { *data.add((*group).group[0] as usize) += 1 }
 //! }
 //!
 //! struct Host;
@@ -53,19 +56,23 @@
 //!         (entry == 1).then_some(increment as KernelFn)
 //!     }
 //! }
-//! fn address<T: ?Sized>(of: &mut T) -> u64 { (of as *mut T).cast::<u8>().expose_provenance() as u64 }
+//! /// Lends words to the device, at the address that they have here.
+//! fn lend(words: &mut [u64]) -> Region<'_> {
+//!     let (len, first) = (size_of_val(words), NonNull::from(words).cast::<u8>());
+//!     let device = first.as_ptr().expose_provenance() as u64;
+//!     // SAFETY: the words are this region's for as long as it lives.
+//!     unsafe { Region::new(first, len, device) }
+//! }
 //!
 //! let (mut data, mut kernargs) = ([10u32, 20, 30], [0u64; 1]);
 //! let (mut ring, mut control, mut slot) = ([0u64; 8 * 4], [0u64; Control::WORDS], [0u128; 1]);
 //! let slot: &mut [u64] = zerocopy::transmute_mut!(&mut slot);
-//! let slot_address = address(slot);
-//! let done = Signal::at(SharedWords::new(Region::from_words(slot, slot_address))?, 0, Width::W64)?;
+//! let done = Signal::at(SharedWords::new(lend(slot))?, 0, Width::W64)?;
 //! let control = Control::new(SharedWords::new(Region::from_words(&mut control, 0))?).expect("enough words");
 //!
 //! // Record: one launch over three groups, then the signal.
-//! let kernargs_address = address(&mut kernargs);
-//! let data_address = address(&mut data);
-//! let mut kernargs = Region::from_words(&mut kernargs, kernargs_address);
+//! let data_address = data.as_mut_ptr().expose_provenance() as u64;
+//! let mut kernargs = lend(&mut kernargs);
 //! let mut words = [0u32; 32];
 //! let mut q = Compute::new(&mut words, PatchList::none());
 //! q.exec(Launch {

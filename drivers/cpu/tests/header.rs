@@ -347,8 +347,10 @@ fn run(
     let program = Program::new(1).with_layout(layout);
 
     let (mut block, mut words) = ([0u64; 64], [0u32; 16]);
-    let place = address(&mut block);
-    let mut block = Region::from_words(&mut block, place);
+    let (first, bytes) = (NonNull::from(&mut block).cast::<u8>(), size_of_val(&block));
+    let place = first.as_ptr().expose_provenance() as u64;
+    // SAFETY: the words are this region's for as long as it lives.
+    let mut block = unsafe { Region::new(first, bytes, place) };
     let mut queue = Compute::new(&mut words, PatchList::none());
     queue.exec(Launch {
         program: &program,
