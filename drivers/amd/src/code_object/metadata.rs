@@ -71,6 +71,8 @@ impl Argument<'_> {
         match (self.value_kind, size) {
             ("by_value", 1 | 2 | 4 | 8) => given(ArgKind::Scalar),
             ("by_value", 1..) => given(ArgKind::Bytes),
+            // The launch gives its byte offset in group-local memory, behind what the kernel declares.
+            ("dynamic_shared_pointer", 4) => given(ArgKind::Scalar),
             ("global_buffer", 8) if self.read_only => given(ArgKind::ConstBuffer),
             ("global_buffer", 8) => given(ArgKind::Buffer),
             (name, _) => {
