@@ -141,6 +141,21 @@ mod tests {
     }
 
     #[test]
+    fn signals_and_waits_work_on_the_data() {
+        let signal = |address, value| Packet::Signal {
+            address,
+            value,
+            notify: false,
+        };
+        let mut device = Device::with(|address| {
+            let wait = |value| Packet::Wait { address, value };
+            vec![wait(0), signal(address, 7), wait(7), wait(8)]
+        });
+        assert_eq!(device.poll(), Poll::Ran(3));
+        assert!(matches!(device.poll(), Poll::Blocked(_)));
+    }
+
+    #[test]
     fn what_is_not_known_faults() {
         let mut device = Device::with(|data| {
             vec![Packet::Exec(Exec {

@@ -64,12 +64,18 @@ impl Queues {
     #[inline]
     pub fn record(&self, n: u16) -> Commands {
         let mut commands = self.queue.record();
-        let args = [Arg::buffer(&self.to), Arg::buffer(&self.from), 2u64.into()];
         for _ in 0..n {
-            // SAFETY: the buffers have 64 elements, the kernel touches two.
-            unsafe { commands.exec(&self.kernel, &args, Grid::new(1, 1)) }.expect("room");
+            self.exec(&mut commands);
         }
         commands
+    }
+
+    /// Records one launch more.
+    #[inline]
+    pub fn exec(&self, commands: &mut Commands) {
+        let args = [Arg::buffer(&self.to), Arg::buffer(&self.from), 2u64.into()];
+        // SAFETY: the buffers have 64 elements, the kernel touches two.
+        unsafe { commands.exec(&self.kernel, &args, Grid::new(1, 1)) }.expect("room");
     }
 
     /// Records `n` launches, submits them at once and waits for all.
