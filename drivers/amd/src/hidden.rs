@@ -21,7 +21,7 @@ pub enum HiddenKind {
     /// `hidden_remainder_x`, `y`, `z`: 2 bytes; work-items in the last group if it is smaller. Launches have whole groups
     /// only: zero.
     Remainder(u8),
-    /// `hidden_grid_dims`: 2 bytes; dimensions in use.
+    /// `hidden_grid_dims`: 2 bytes; three.
     GridDims,
     /// `hidden_dynamic_lds_size`: 4 bytes; group-local memory beyond what the kernel declares.
     DynamicLdsSize,
@@ -107,12 +107,8 @@ pub struct Apertures {
     pub queue: u64,
 }
 
-/// Dimensions in use: up to the last whose size is not one, or not known now.
-fn dimensions(groups: &[Value; 3], local: &[Value; 3]) -> u64 {
-    let one = (&Value::Imm(1), &Value::Imm(1));
-    let last = groups.iter().zip(local).rposition(|sizes| sizes != one);
-    last.map_or(1, |d| d as u64 + 1)
-}
+/// Dimensions of every launch, as dispatch packets say them too: which ones are in use is not known before launch.
+const DIMENSIONS: u32 = 3;
 
 /// Writes hidden arguments; variables become patch sites.
 pub(crate) fn write(
@@ -129,7 +125,7 @@ pub(crate) fn write(
         let (value, operand) = match slot.kind {
             HiddenKind::BlockCount(d) => (of(groups, d), Operand::Groups(d)),
             HiddenKind::GroupSize(d) => (of(local, d), Operand::Local(d)),
-            HiddenKind::GridDims => (dimensions(groups, local).into(), Operand::Kernargs),
+            HiddenKind::GridDims => (DIMENSIONS.into(), Operand::Kernargs),
             HiddenKind::DynamicLdsSize => (local_memory.into(), Operand::LocalMemory),
             HiddenKind::PrivateBase => (apertures.private_base_hi.into(), Operand::Kernargs),
             HiddenKind::SharedBase => (apertures.shared_base_hi.into(), Operand::Kernargs),

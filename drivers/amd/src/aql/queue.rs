@@ -187,6 +187,3 @@ impl ComputeQueue for AqlCompute<'_> {
 }
 
 const _: () = assert!(PACKET_WORDS * 4 == PACKET_BYTES);
-
-#[cfg(test)]
-mod tests;

@@ -260,7 +260,7 @@ fn deep_metadata_are_skipped() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2000 }))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2000 }) })]
 
     #[test]
     fn broken_files_are_answered(

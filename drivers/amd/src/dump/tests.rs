@@ -106,7 +106,7 @@ fn likely() -> impl Strategy<Value = Vec<u32>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 1000 }))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 1000 }) })]
 
     /// Every line starts with the place of a packet, and the places cover all words.
     #[test]

@@ -80,22 +80,11 @@ fn every_hidden_argument_is_filled_in() {
     assert_eq!(memory[..3], [8 << 32 | 7, 64 << 32 | 1 | 2 << 48, 1]);
     assert_eq!(memory[3..5], [FILLER; 2]);
     assert_eq!(memory[5..8], [0; 3], "global offsets");
-    assert_eq!(memory[8] & 0xffff, 2, "dimensions");
+    assert_eq!(memory[8] & 0xffff, 3, "dimensions");
     assert_eq!(memory[8] >> 16 & 0xffff, filler16);
     assert_eq!(memory[9..15], [0; 6], "services that are not there");
     assert_eq!(memory[15] & 0xffff_ffff, 0x1234);
     assert_eq!(memory[24..27], [0x2_0000_0001_0000, APERTURES.queue, 0]);
-}
-
-#[test]
-fn dimensions_are_those_in_use() {
-    let one = numbers([1, 1, 1]);
-    assert_eq!(dimensions(&one, &one), 1);
-    assert_eq!(dimensions(&numbers([5, 1, 1]), &one), 1);
-    assert_eq!(dimensions(&one, &numbers([1, 2, 1])), 2);
-    assert_eq!(dimensions(&numbers([1, 1, 3]), &one), 3);
-    let unknown = [Value::Imm(1), Value::Imm(1), Var::new(0).into()];
-    assert_eq!(dimensions(&unknown, &one), 3);
 }
 
 #[test]

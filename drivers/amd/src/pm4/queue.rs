@@ -113,6 +113,3 @@ impl ComputeQueue for Pm4Compute<'_> {
         Ok(self)
     }
 }
-
-#[cfg(test)]
-mod tests;
