@@ -1,7 +1,7 @@
 //! Encoders of the CPU device's queues.
 //!
-//! A [`Compute`] queue runs kernels, a [`Copy`] queue copies; what the other has is absent from its type.
-//! Every command is one packet; a queue's words are whole packets at multiples of [`PACKET_WORDS`](crate::PACKET_WORDS).
+//! A [`Compute`] queue runs kernels, a [`Copy`](type@Copy) queue copies; what the other has is absent from its type.
+//! Every command is one packet; a queue's words are whole packets at multiples of [`PACKET_WORDS`].
 
 use core::marker::PhantomData;
 
@@ -175,11 +175,16 @@ impl ComputeQueue for Compute<'_> {
 
     fn exec(&mut self, mut launch: Launch<'_, '_, Program<'_>>) -> Result<&mut Self, RecordError> {
         let program = launch.program;
-        let no_address = RecordError::KernargsTooSmall {
-            need: 0,
-            have: launch.kernargs.len(),
+        let beyond = RecordError::Misfit {
+            operand: Operand::Kernargs,
+            misfit: Misfit::TooLarge {
+                value: u64::MAX,
+                bits: 64,
+            },
         };
-        let args = launch.kernargs.device_address(0).ok_or(no_address)?;
+        let block = &launch.kernargs;
+        block.device_address(block.len()).ok_or(beyond)?;
+        let args = block.device_address(0).ok_or(beyond)?;
         let align = program.args_align(launch.args).max(1);
         if !args.is_multiple_of(align) {
             return Err(RecordError::Misfit {

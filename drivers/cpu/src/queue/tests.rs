@@ -520,6 +520,31 @@ fn argument_blocks_are_aligned_for_what_is_in_them() {
 }
 
 #[test]
+fn argument_blocks_end_within_the_address_space() {
+    for base in [u64::MAX - 15, u64::MAX - 23] {
+        let error = refused::<RunsKernels>(|q, v| {
+            let mut memory = [0u64; 8];
+            let mut region = Region::from_words(&mut memory, base);
+            q.exec(Launch {
+                program: &Program::new(A),
+                args: &[],
+                kernargs: Block::new(&mut region, RegionId(1), 16, 8).expect("inside"),
+                groups: [v; 3],
+                local: [v; 3],
+                local_memory: 0,
+            })
+            .map(|_| ())
+        });
+        let misfit = Misfit::TooLarge {
+            value: u64::MAX,
+            bits: 64,
+        };
+        let operand = Operand::Kernargs;
+        assert_eq!(error, RecordError::Misfit { operand, misfit });
+    }
+}
+
+#[test]
 fn full_memory_is_refused_with_what_is_needed() {
     // No room for words: the recorder counts to the end.
     let mut words = [FILLER; PACKET_WORDS + 15];

@@ -2,6 +2,7 @@
 //!
 //! A kernel's signature is the text of the fields of its argument block, as `HCQ_KERNEL` of `hcq.h` keeps it beside the
 //! kernel: `float a; const float *x; float *y; uint32_t n;`. Fields have C's layout: natural alignment, in order.
+//! A buffer takes 8 bytes, as a device address does and a pointer on 64-bit machines.
 //!
 //! ```
 //! use hcq_cpu::signature::{self, ScalarType};
