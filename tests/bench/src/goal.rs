@@ -28,13 +28,15 @@ impl Goals {
         self.filters.is_empty() || self.filters.iter().any(|f| name.contains(f.as_str()))
     }
 
-    /// Prints a figure that should be at most `goal`.
+    /// Prints a figure that should be at most `goal`. Judged is the figure as printed.
     pub fn at_most(&mut self, name: &str, figure: f64, goal: f64) {
+        let figure = rounded(figure);
         self.figure(name, figure, goal, figure <= goal);
     }
 
     /// Prints a figure that should be at least `goal`.
     pub fn at_least(&mut self, name: &str, figure: f64, goal: f64) {
+        let figure = rounded(figure);
         self.figure(name, figure, goal, figure >= goal);
     }
 
@@ -72,8 +74,18 @@ impl Goals {
     }
 }
 
+/// Large figures have no digits behind the point, others two.
+fn digits(figure: f64) -> usize {
+    if figure.abs() >= 100.0 { 0 } else { 2 }
+}
+
+fn rounded(figure: f64) -> f64 {
+    let unit = if digits(figure) == 0 { 1.0 } else { 100.0 };
+    (figure * unit).round() / unit
+}
+
 fn line(name: &str, figure: f64, goal: f64, ok: bool) -> String {
-    let digits = if figure.abs() >= 100.0 { 0 } else { 2 };
+    let digits = digits(figure);
     let verdict = if ok { "ok" } else { "missed" };
     format!("{name} {figure:.digits$} goal {goal:.2} {verdict}")
 }
@@ -89,6 +101,16 @@ mod tests {
             "P1 N=1000 shared 1.08 goal 1.30 ok"
         );
         assert_eq!(line("x", 212.4, 100.0, false), "x 212 goal 100.00 missed");
+    }
+
+    #[test]
+    fn the_figure_as_printed_is_judged() {
+        let mut goals = Goals::new([]);
+        goals.at_most("a", 1.5004, 1.5);
+        goals.at_most("b", 1.506, 1.5);
+        goals.at_least("c", 9.996, 10.0);
+        goals.at_least("d", 99.4, 100.0);
+        assert_eq!(goals.summary(), "4 figures: 2 ok, 2 missed, 0 skipped");
     }
 
     #[test]

@@ -16,6 +16,10 @@ pub struct Ratio {
     pub a_ns: f64,
     /// Median nanoseconds of one call of B.
     pub b_ns: f64,
+    /// Nanoseconds of one call in A's fastest pair: what it takes while nobody else runs.
+    pub a_best: f64,
+    /// The same of B.
+    pub b_best: f64,
     /// Number of pairs.
     pub pairs: usize,
 }
@@ -109,6 +113,8 @@ pub fn pairs(a: &mut dyn FnMut() -> f64, b: &mut dyn FnMut() -> f64) -> Ratio {
         p90: quantile(&mut ratios, 0.9),
         a_ns: quantile(&mut a_ns, 0.5),
         b_ns: quantile(&mut b_ns, 0.5),
+        a_best: quantile(&mut a_ns, 0.0),
+        b_best: quantile(&mut b_ns, 0.0),
         pairs: ratios.len(),
     }
 }

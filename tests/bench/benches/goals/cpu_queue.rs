@@ -5,7 +5,7 @@ use std::time::Duration;
 use hcq_bench::baseline;
 use hcq_bench::cpus::Pair;
 use hcq_bench::goal::Goals;
-use hcq_bench::queue::{Queues, submit_and_wait};
+use hcq_bench::queue::Queues;
 use hcq_bench::ratio::{Ratio, SPIN, ratio_of_sleepers, ratio_of_spinners};
 
 /// Kernels of a submission.
@@ -32,7 +32,7 @@ fn compare(goals: &mut Goals, spins: bool, lines: &[String; 2]) -> Result<(), &'
     let queues = cpus.with_workers(|| Queues::new(spin));
     let mut bound = queues.bind(KERNELS);
     bare.run(KERNELS);
-    submit_and_wait(&mut bound);
+    queues.submit_and_wait(&mut bound);
     assert_eq!(
         queues.result(),
         bare.result(),
@@ -55,7 +55,7 @@ fn compare(goals: &mut Goals, spins: bool, lines: &[String; 2]) -> Result<(), &'
             &format!("{a:.1} ns a kernel, bare ring {b:.1} ns; {r}"),
         );
     };
-    line(&lines[0], &mut || submit_and_wait(&mut bound));
+    line(&lines[0], &mut || queues.submit_and_wait(&mut bound));
     line(&lines[1], &mut || queues.run(KERNELS));
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use hcq_bench::cpus::Pair;
 use hcq_bench::goal::Goals;
 use hcq_bench::peer::Peer;
-use hcq_bench::queue::{Queues, submit_and_wait};
+use hcq_bench::queue::Queues;
 use hcq_bench::ratio::{SPIN, pairs, woken};
 
 /// Kernels of a submission.
@@ -80,7 +80,7 @@ fn against(
             },
             &mut || {
                 let ns = match ours {
-                    Ours::Bound => woken(&mut || submit_and_wait(&mut bound), CALLS),
+                    Ours::Bound => woken(&mut || queues.submit_and_wait(&mut bound), CALLS),
                     Ours::Anew => woken(&mut || queues.run(KERNELS), CALLS),
                 };
                 ns / f64::from(KERNELS)

@@ -14,7 +14,7 @@ use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, main};
 use hcq_bench::engine::{Device, NOTHING};
 use hcq_bench::patch::{Launch, sites, table};
-use hcq_bench::queue::{Queues, submit_and_wait};
+use hcq_bench::queue::Queues;
 use hcq_bench::submit::Host;
 use hcq_cpu::PACKET_WORDS;
 use hcq_cpu::control::Control;
@@ -251,8 +251,9 @@ fn library_exec((queues, commands): (&'static Queues, &'static mut Commands)) {
 
 /// A bound queue that was launched before.
 fn bound() -> &'static mut Bound {
-    let mut bound = queues().bind(1);
-    submit_and_wait(&mut bound);
+    let queues = queues();
+    let mut bound = queues.bind(1);
+    queues.submit_and_wait(&mut bound);
     std::thread::sleep(Duration::from_millis(200));
     keep(bound)
 }
