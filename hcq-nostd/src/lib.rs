@@ -55,6 +55,7 @@
 //! - [`queue`]: the traits that drivers implement; [`args`]: argument blocks.
 //! - [`ring`]: reserve, fill, publish. [`arena`]: plain, and fenced by the timeline.
 //! - [`signal`], [`timeline`], [`wait`]: completion, without the host ever being drained. [`profile`]: when work ran.
+//! - [`plan`]: from tasks and the bytes that they touch to each queue's list of waits, work and signals.
 //! - [`fault`]: a device in error stays in error until somebody recovers it.
 //!
 //! Every size that a caller must supply can be asked for beforehand: record into no memory and the error says what was
@@ -124,6 +125,7 @@ pub mod args;
 pub mod fault;
 pub mod mem;
 pub mod patch;
+pub mod plan;
 pub mod profile;
 pub mod queue;
 pub mod record;
