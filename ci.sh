@@ -210,14 +210,17 @@ MIRI_FOREIGN=mipsel-unknown-linux-gnu
 step_miri() { # undefined behaviour in the core and the CPU driver, and in the core on a 32-bit machine without 64-bit atomics
     nightly miri rust-src || { skip miri "a nightly toolchain with miri and rust-src" && return; }
     export MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check"
-    export PROPTEST_CASES=4
+    export RUSTC_ICE=0 # no dump into the working folder
+    # The CPU device's addresses are numbers of pointers, which strict provenance does not know. Miri's emulation of
+    # weak memory breaks down where atomic and plain stores mix; loom looks into that.
+    local by_number="-Zmiri-permissive-provenance -Zmiri-disable-weak-memory-emulation -Zmiri-disable-isolation"
     run cargo +nightly miri setup
     run cargo +nightly miri setup --target "$MIRI_FOREIGN"
     # Miri interprets on one core; the runs go side by side.
     miri_lib hcq-nostd "$MIRI_FOREIGN" "${MIRI_CORE[@]}" >"$SCRATCH/foreign.log" 2>&1 &
     local foreign=$! status=0
     miri_lib hcq-nostd "" "${MIRI_CORE[@]}"
-    miri_lib hcq-cpu "" packet engine share
+    MIRIFLAGS="$by_number" miri_lib hcq-cpu "" packet engine share
     wait "$foreign" || status=$?
     cat "$SCRATCH/foreign.log"
     return "$status"
