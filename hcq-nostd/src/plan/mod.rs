@@ -58,6 +58,7 @@ mod order;
 mod place;
 mod problem;
 mod scratch;
+mod sort;
 mod steps;
 mod tracker;
 

@@ -13,6 +13,7 @@ use super::scratch::{
     DeviceRec, ENTRY, LaneRec, NONE, NeedRec, QueueRec, Room, TouchRec, WaitRec, WorkRec, token_of,
     work_of,
 };
+use super::sort;
 use super::tracker::Tracker;
 
 /// The lanes that a work must follow.
@@ -22,6 +23,7 @@ pub(super) struct Needs<'s> {
     records: &'s mut [NeedRec],
     /// The lanes whose record holds something.
     lanes: &'s mut [u32],
+    spare: &'s mut [u32],
     len: usize,
 }
 
@@ -62,12 +64,11 @@ impl Needs<'_> {
     }
 
     /// Latest first.
-    fn sort(&mut self) {
+    fn sort(&mut self) -> Option<()> {
         let records = &*self.records;
         let token = |&lane: &u32| records.get(lane as usize).map_or(0, |r| r.token);
-        if let Some(lanes) = self.lanes.get_mut(..self.len) {
-            lanes.sort_unstable_by_key(|lane| core::cmp::Reverse(token(lane)));
-        }
+        let lanes = self.lanes.get_mut(..self.len)?;
+        sort::by_key(lanes, self.spare, |lane| core::cmp::Reverse(token(lane)))
     }
 }
 
@@ -93,7 +94,7 @@ impl Clocks<'_> {
     fn load(&mut self, row: u32) -> Option<()> {
         let range = self.row_at(row)?;
         self.effort += self.lanes as u64;
-        self.now.copy_from_slice(self.rows.get(range)?);
+        sort::copy(self.rows.get(range)?, self.now);
         Some(())
     }
 
@@ -107,7 +108,7 @@ impl Clocks<'_> {
         let row = self.used;
         let range = self.row_at(row)?;
         self.effort += self.lanes as u64;
-        self.rows.get_mut(range)?.copy_from_slice(self.now);
+        sort::copy(self.now, self.rows.get_mut(range)?);
         self.used += 1;
         Some(Some(row))
     }
@@ -160,7 +161,13 @@ impl<'p, 's> Planner<'p, 's> {
     ) -> Option<Self> {
         let touches = room.touches.get_mut(..touches)?;
         let lanes = room.lanes.len();
-        let tracker = Tracker::new(touches, room.ends, room.pieces, room.bits, room.readers)?;
+        let tracker = Tracker::new(
+            touches,
+            (room.ends, room.spare_ends),
+            room.pieces,
+            room.bits,
+            room.readers,
+        )?;
         room.needs.fill(NeedRec::default());
         room.reach.fill(0);
         let most = u32::try_from(clocks.checked_add(room.queues.len())?).ok()?;
@@ -178,6 +185,7 @@ impl<'p, 's> Planner<'p, 's> {
             needs: Needs {
                 records: room.needs,
                 lanes: room.needed,
+                spare: room.spare_needed,
                 len: 0,
             },
             clocks: Clocks {
@@ -246,7 +254,7 @@ impl<'p, 's> Planner<'p, 's> {
         let queue = self.choose(&w)?;
         let q = *self.queues.get(queue as usize)?;
         self.load(&q)?;
-        self.needs.sort();
+        self.needs.sort()?;
         let mut picked = self.reduce()?;
         let mut lane = self.free_lane(&q)?;
         if lane.is_none() {
@@ -263,7 +271,7 @@ impl<'p, 's> Planner<'p, 's> {
                 },
             )?;
             self.load(&q)?;
-            self.needs.sort();
+            self.needs.sort()?;
             picked = self.reduce()?;
             lane = Some(oldest);
         }
@@ -322,7 +330,7 @@ impl<'p, 's> Planner<'p, 's> {
         self.clocks.effort += self.clocks.lanes as u64;
         let q = *self.queues.get(d.home as usize)?;
         self.load(&q)?;
-        self.needs.sort();
+        self.needs.sort()?;
         let picked = self.reduce()?;
         let wait = u32::try_from(self.waits_len).ok()?;
         self.emit(picked, device, true)?;

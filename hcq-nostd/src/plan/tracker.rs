@@ -12,6 +12,7 @@ use super::bits::Bits;
 use super::explain::Why;
 use super::order::Needs;
 use super::scratch::{EndRec, NONE, NeedRec, PieceRec, ReaderRec, TouchRec};
+use super::sort;
 
 /// In a piece's lane: the token in the writer's place is a reader's.
 const SPILLED: u32 = 1 << 31;
@@ -38,7 +39,7 @@ impl<'s> Tracker<'s> {
     /// Sorts the ends of all touches and gives each touch its pieces. `None` if the records do not fit each other.
     pub(super) fn new(
         touches: &mut [TouchRec],
-        ends: &mut [EndRec],
+        (ends, spare): (&mut [EndRec], &mut [EndRec]),
         pieces: &'s mut [PieceRec],
         bits: &'s mut [u64],
         readers: &'s mut [ReaderRec],
@@ -51,31 +52,37 @@ impl<'s> Tracker<'s> {
             (hi.at, hi.allocation, hi.side) = (t.end, allocation, 2 * i + 1);
         }
         let key = |e: &EndRec| (u128::from(e.allocation) << 64) | u128::from(e.at);
-        ends.sort_unstable_by_key(key);
-        let count = ends.chunk_by(|a, b| key(a) == key(b)).count();
+        sort::by_key(ends, spare, key)?;
+        let mut last = 0u32;
+        let mut before = ends.first().map(key);
+        for e in ends.iter() {
+            last += u32::from(before != Some(key(e)));
+            before = Some(key(e));
+        }
 
         // The last place is only ever an end. Piece `i` stands for the places `i << shift` and on.
-        let last = u32::try_from(count.saturating_sub(1)).ok()?;
         let room = u32::try_from(pieces.len()).ok()?.checked_sub(1)?;
         let mut shift = 0;
         while blocks(last, shift) > room {
             shift += 1;
         }
         let end = blocks(last, shift);
-        for (i, group) in (0u32..).zip(ends.chunk_by(|a, b| key(a) == key(b))) {
-            let first = group.first()?;
-            let start = i >> shift;
-            if i == last || start << shift == i {
-                let at = if i == last { end } else { start };
-                pieces.get_mut(at as usize)?.at = first.at;
-            }
-            for e in group {
-                let t = touches.get_mut((e.side / 2) as usize)?;
-                if e.side.is_multiple_of(2) {
-                    t.lo = start;
-                } else {
-                    t.hi = blocks(i, shift);
+        let mut i = 0u32;
+        let mut before = None;
+        for e in ends.iter() {
+            if before != Some(key(e)) {
+                i += u32::from(before.is_some());
+                before = Some(key(e));
+                let at = if i == last { end } else { i >> shift };
+                if i == last || at << shift == i {
+                    pieces.get_mut(at as usize)?.at = e.at;
                 }
+            }
+            let t = touches.get_mut((e.side / 2) as usize)?;
+            if e.side.is_multiple_of(2) {
+                t.lo = i >> shift;
+            } else {
+                t.hi = blocks(i, shift);
             }
         }
         let mut bits = Bits::new(pieces.len(), bits)?;

@@ -12,6 +12,10 @@ use hcq_nostd::patch::{
     BuildError, Derived, Formula, PatchError, PatchList, PatchTable, Patcher, Site, Store,
     SumError, TableError, Term,
 };
+use hcq_nostd::plan::{
+    self, Access, Allocation, Capacity, Crossing, Device, Event, Explained, Hazard, Plan,
+    PlanError, PlanQueue, Problem, Queues, Reason, Task, Via,
+};
 use hcq_nostd::profile::{ProfileSlots, TickRate, Times};
 use hcq_nostd::record::{Block, Command, Operand, RecordError, Recorder};
 use hcq_nostd::ring::{Doorbell, Hole, Ring, RingError, WouldBlock, arith};
@@ -30,6 +34,7 @@ pub(crate) fn keep() {
     arenas();
     signals();
     profiles();
+    plans();
 }
 
 fn values() {
@@ -391,4 +396,64 @@ fn profiles() {
         ProfileSlots::operands
     );
     keep!(ProfileSlots::times, ProfileSlots::clear);
+}
+
+fn plans() {
+    fn make<'s>(
+        problem: &Problem<'_>,
+        capacity: &Capacity,
+        scratch: &'s mut [u64],
+        transfer: fn(Crossing) -> Option<Via>,
+    ) -> Result<Plan<'s>, PlanError> {
+        plan::plan(problem, capacity, scratch, transfer)
+    }
+    fn queues(plan: &Plan<'_>, each: fn(PlanQueue)) {
+        Plan::queues(plan).for_each(each);
+    }
+    fn devices(plan: &Plan<'_>, each: fn((u16, bool))) {
+        Plan::devices(plan).for_each(each);
+    }
+    fn explain(plan: &Plan<'_>, each: fn(Explained)) {
+        Plan::explain(plan).for_each(each);
+    }
+    keep!(
+        Queues::in_order,
+        Queues::in_flight,
+        Device::new,
+        Allocation::fixed,
+        Allocation::input,
+        Allocation::aliasing,
+        Allocation::shared
+    );
+    keep!(
+        Access::read,
+        Access::write,
+        Task::exec,
+        Task::copy,
+        Task::write,
+        Task::on_queue
+    );
+    keep!(
+        Problem::new,
+        Problem::all_to_all,
+        Problem::capacity,
+        Problem::usual_capacity,
+        Problem::scratch_words
+    );
+    keep!(make, queues, devices, explain);
+    keep!(
+        Plan::steps,
+        Plan::works,
+        Plan::work,
+        Plan::signals,
+        Plan::timestamps,
+        Plan::is_exact,
+        Plan::effort,
+        Plan::lay_out
+    );
+    text::<PlanError>();
+    text::<Hazard>();
+    text::<Event>();
+    text::<Reason>();
+    text::<Explained>();
 }

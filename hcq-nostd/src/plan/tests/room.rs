@@ -278,3 +278,19 @@ fn the_set_finds_what_a_plain_one_finds() {
         assert!(set.insert(u32::MAX).is_none());
     }
 }
+
+#[test]
+fn sorting_is_sorting() {
+    let mut rng = Rng(5);
+    for n in 0..rounds(300) {
+        let mut items: Vec<(u64, u64)> = (0..n).map(|i| (rng.below(n), i)).collect();
+        let mut want = items.clone();
+        want.sort_by_key(|i| i.0);
+        assert!(
+            sort::by_key(&mut items, &mut vec![(0, 0); n as usize / 2], |i| i.0).is_none()
+                || n == 0
+        );
+        sort::by_key(&mut items, &mut vec![(0, 0); n as usize + 3], |i| i.0).unwrap();
+        assert_eq!(items, want);
+    }
+}
