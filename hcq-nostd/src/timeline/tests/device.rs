@@ -397,12 +397,12 @@ fn the_simulation_sees_a_reset_that_does_not_wait_for_readers() {
 /// A device that is a thread: at any moment the host knows what was complete before it looked, and nothing that is not.
 #[test]
 fn the_host_may_look_while_the_device_runs() {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicU32, Ordering};
     for (width, log2) in [(Width::W32, 2), (Width::W64, 3), (Width::W32, 5)] {
         let mut backing = [0u64; 4];
         let s = slots(&mut backing, width);
         let mut t = Timeline::new(s, log2).expect("a span that fits");
-        let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
         let (send, receive) = std::sync::mpsc::channel::<Submission>();
         let total = rounds(20_000);
         std::thread::scope(|scope| {
@@ -412,9 +412,9 @@ fn the_host_may_look_while_the_device_runs() {
                     if let Some(r) = submission.reset {
                         World::write(s[r], 0);
                     }
-                    begun.store(submission.point.raw(), Ordering::SeqCst);
+                    begun.store(submission.point.raw() as u32, Ordering::SeqCst);
                     World::write(s[submission.signal.slot], submission.signal.value);
-                    done.store(submission.point.raw(), Ordering::SeqCst);
+                    done.store(submission.point.raw() as u32, Ordering::SeqCst);
                 }
             });
             let mut turns = 0u64;
@@ -426,9 +426,9 @@ fn the_host_may_look_while_the_device_runs() {
                 {
                     send.send(submission).expect("the device runs");
                 }
-                let least = done.load(Ordering::SeqCst);
+                let least = u64::from(done.load(Ordering::SeqCst));
                 let seen = t.completed().expect("sound").raw();
-                let most = begun.load(Ordering::SeqCst);
+                let most = u64::from(begun.load(Ordering::SeqCst));
                 assert!(
                     (least..=most).contains(&seen),
                     "{seen} is not in {least} to {most}"
