@@ -1,6 +1,6 @@
 //! What a launch needs to know of a loaded kernel.
 
-use hcq_nostd::args::{Arg, ArgKind, ArgLayout};
+use hcq_nostd::args::{Arg, ArgKind, ArgLayout, ArgSlot};
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::record::{Block, Operand, RecordError};
 use hcq_nostd::value::Value;
@@ -149,19 +149,10 @@ impl<'p> PreparedArguments<'p> {
     ) -> Result<(), RecordError> {
         if self.short && args.len() == self.layout.slots.len() {
             let mut at = 0;
-            let mut pairs = args.iter().zip(self.layout.slots);
-            let written = pairs.all(|(arg, slot)| {
-                let scalar = matches!(slot.kind, ArgKind::Scalar);
-                let v = match arg {
-                    Arg::Buffer(Value::Imm(v)) if !scalar => v,
-                    Arg::Scalar {
-                        value: Value::Imm(v),
-                        size: 8,
-                    } if scalar => v,
-                    _ => return false,
-                };
-                let stored = block.write(at, &v.to_le_bytes()).is_ok();
-                at += 8;
+            let mut fours = args.chunks(4).zip(self.layout.slots.chunks(4));
+            let written = fours.all(|(args, slots)| {
+                let stored = write_known(args, slots, block, at).is_some();
+                at += 32;
                 stored
             });
             if written {
@@ -171,4 +162,44 @@ impl<'p> PreparedArguments<'p> {
         // Variables, other sizes, and everything that is wrong.
         self.layout.write(args, block, list)
     }
+}
+
+/// A 64-bit argument, if it is known now and of its slot's kind.
+#[inline]
+fn known(arg: &Arg<'_>, slot: &ArgSlot) -> Option<u64> {
+    let scalar = matches!(slot.kind, ArgKind::Scalar);
+    match arg {
+        Arg::Buffer(Value::Imm(v)) if !scalar => Some(*v),
+        Arg::Scalar {
+            value: Value::Imm(v),
+            size: 8,
+        } if scalar => Some(*v),
+        _ => None,
+    }
+}
+
+/// Stores one to four arguments at once; `None` if one is not known now, or there is no room.
+#[inline]
+fn write_known(
+    args: &[Arg<'_>],
+    slots: &[ArgSlot],
+    block: &mut Block<'_, '_>,
+    at: usize,
+) -> Option<()> {
+    use zerocopy::IntoBytes;
+    // Spelled out: stores of a known length need no call.
+    let stored = match (args, slots) {
+        ([a], [p]) => block.write(at, [known(a, p)?].as_bytes()),
+        ([a, b], [p, q]) => block.write(at, [known(a, p)?, known(b, q)?].as_bytes()),
+        ([a, b, c], [p, q, r]) => {
+            let words = [known(a, p)?, known(b, q)?, known(c, r)?];
+            block.write(at, words.as_bytes())
+        }
+        ([a, b, c, d], [p, q, r, s]) => {
+            let words = [known(a, p)?, known(b, q)?, known(c, r)?, known(d, s)?];
+            block.write(at, words.as_bytes())
+        }
+        _ => return None,
+    };
+    stored.ok()
 }

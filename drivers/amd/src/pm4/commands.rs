@@ -27,6 +27,7 @@ fn on_first_xcc(
     }
 }
 
+#[inline]
 pub(crate) fn signal(
     device: &Device,
     c: &mut Command<'_, '_>,
@@ -60,6 +61,7 @@ pub(crate) fn signal(
     })
 }
 
+#[inline]
 pub(crate) fn wait(
     c: &mut Command<'_, '_>,
     signal: SignalAt,

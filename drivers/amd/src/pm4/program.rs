@@ -23,11 +23,13 @@ const COMMON_WORDS: usize = 8 + 4 + 4 + 3 + 3 + 5 + 3 + 10 + 5 + 2 + 2 + 16;
 /// PRED_EXEC, scratch base, scratch descriptor.
 const XCC_WORDS: usize = 2 + 4 + 6;
 const TEMPLATE_WORDS: usize = COMMON_WORDS + 8 * XCC_WORDS;
-/// The last packets of every dispatch: RESOURCE_LIMITS, START, DISPATCH_DIRECT, EVENT_WRITE.
-const TAIL_WORDS: usize = 3 + 10 + 5 + 2;
+/// The end of every dispatch: the last two words of user data (the argument block's address, for most kernels),
+/// RESOURCE_LIMITS, START, DISPATCH_DIRECT, EVENT_WRITE.
+const TAIL_WORDS: usize = USER_DATA + 3 + 10 + 5 + 2;
+const USER_DATA: usize = 2;
 /// Places in the tail of the first of three sizes: behind START_X, Y, Z, and behind the header of DISPATCH_DIRECT.
-const LOCAL: usize = 3 + 2 + 3;
-const GROUPS: usize = 3 + 10 + DispatchDirect::GROUPS;
+const LOCAL: usize = USER_DATA + 3 + 2 + 3;
+const GROUPS: usize = USER_DATA + 3 + 10 + DispatchDirect::GROUPS;
 
 /// Alignment of an argument block.
 pub(crate) const KERNARG_ALIGN_LOG2: u8 = 4;
@@ -114,6 +116,8 @@ struct Places {
     rsrc2: usize,
     dispatch_ptr: Option<usize>,
     kernargs: Option<usize>,
+    /// Whether the argument block's address is in the tail.
+    kernargs_in_tail: bool,
 }
 
 /// A kernel prepared for one device's PM4 queues.
@@ -216,14 +220,22 @@ impl<'p> Program<'p> {
 
         let first = c.position();
         c.words(self.head.get(..self.head_len).unwrap_or_default());
+        let mut tail = self.tail;
+        if self.places.kernargs_in_tail {
+            [tail[0], tail[1]] = split(kernargs);
+        }
+        if let Some(([gx, gy, gz], [lx, ly, lz])) = self.known_sizes(&launch.groups, &launch.local)
+        {
+            [tail[LOCAL], tail[LOCAL + 1], tail[LOCAL + 2]] = [lx, ly, lz];
+            [tail[GROUPS], tail[GROUPS + 1], tail[GROUPS + 2]] = [gx, gy, gz];
+            c.words(&tail);
+        } else {
+            self.patched_tail(c, &tail, &launch.groups, &launch.local)?;
+        }
         if let Some(at) = self.places.kernargs {
             let [low, high] = split(kernargs);
             c.set(first + at, low);
             c.set(first + at + 1, high);
-        }
-        match self.known_tail(&launch.groups, &launch.local) {
-            Some(tail) => c.words(&tail),
-            None => self.patched_tail(c, &launch.groups, &launch.local)?,
         }
         if launch.local_memory > 0 {
             let bytes = u64::from(self.kernel.group_bytes) + u64::from(launch.local_memory);
@@ -236,9 +248,9 @@ impl<'p> Program<'p> {
         Ok(())
     }
 
-    /// The tail for sizes that are all known now and fit.
+    /// Sizes that are all known now and fit.
     #[inline]
-    fn known_tail(&self, groups: &[Value; 3], local: &[Value; 3]) -> Option<[u32; TAIL_WORDS]> {
+    fn known_sizes(&self, groups: &[Value; 3], local: &[Value; 3]) -> Option<([u32; 3], [u32; 3])> {
         let (
             [Value::Imm(gx), Value::Imm(gy), Value::Imm(gz)],
             [Value::Imm(lx), Value::Imm(ly), Value::Imm(lz)],
@@ -253,14 +265,12 @@ impl<'p> Program<'p> {
         if wide([*gx, *gy, *gz]) >> 32 != 0 || wide([*lx, *ly, *lz]) >> 16 != 0 {
             return None;
         }
-        if lx * ly * lz > self.max_group.into() {
-            return None;
-        }
-        let mut tail = self.tail;
         // Each is below 2^32.
-        [tail[LOCAL], tail[LOCAL + 1], tail[LOCAL + 2]] = [*lx as u32, *ly as u32, *lz as u32];
-        [tail[GROUPS], tail[GROUPS + 1], tail[GROUPS + 2]] = [*gx as u32, *gy as u32, *gz as u32];
-        Some(tail)
+        let fits = lx * ly * lz <= self.max_group.into();
+        fits.then_some((
+            [*gx as u32, *gy as u32, *gz as u32],
+            [*lx as u32, *ly as u32, *lz as u32],
+        ))
     }
 
     /// The tail for other sizes: sites for those that are not known, errors for those that do not fit.
@@ -268,12 +278,13 @@ impl<'p> Program<'p> {
     fn patched_tail(
         &self,
         c: &mut Command<'_, '_>,
+        tail: &[u32; TAIL_WORDS],
         groups: &[Value; 3],
         local: &[Value; 3],
     ) -> Result<(), RecordError> {
         check_local(local, self.max_group)?;
         let at = c.position();
-        c.words(&self.tail);
+        c.words(tail);
         for (d, local) in (0u8..).zip(*local) {
             c.set_value(at + LOCAL + usize::from(d), local, Fit::count(16))
                 .operand(Operand::Local(d))?;

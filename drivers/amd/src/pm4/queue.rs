@@ -52,6 +52,7 @@ impl<'m> Pm4Compute<'m> {
 }
 
 impl Queue for Pm4Compute<'_> {
+    #[inline]
     fn signal(&mut self, signal: SignalAt, value: Value) -> Result<&mut Self, RecordError> {
         let device = &self.device;
         self.recorder
@@ -59,12 +60,14 @@ impl Queue for Pm4Compute<'_> {
         Ok(self)
     }
 
+    #[inline]
     fn wait(&mut self, signal: SignalAt, value: Value) -> Result<&mut Self, RecordError> {
         self.recorder
             .command(|c| commands::wait(c, signal, value))?;
         Ok(self)
     }
 
+    #[inline]
     fn timestamp(&mut self, signal: SignalAt) -> Result<&mut Self, RecordError> {
         let device = &self.device;
         self.recorder
@@ -72,6 +75,7 @@ impl Queue for Pm4Compute<'_> {
         Ok(self)
     }
 
+    #[inline]
     fn write(
         &mut self,
         address: Value,
@@ -83,6 +87,7 @@ impl Queue for Pm4Compute<'_> {
         Ok(self)
     }
 
+    #[inline]
     fn poll_bit(
         &mut self,
         address: Value,
@@ -98,6 +103,7 @@ impl Queue for Pm4Compute<'_> {
 impl ComputeQueue for Pm4Compute<'_> {
     type Program<'p> = Program<'p>;
 
+    #[inline]
     fn memory_barrier(&mut self) -> Result<&mut Self, RecordError> {
         let barrier = &self.barrier;
         self.recorder.command(|c| {
@@ -107,6 +113,7 @@ impl ComputeQueue for Pm4Compute<'_> {
         Ok(self)
     }
 
+    #[inline]
     fn exec(&mut self, mut launch: Launch<'_, '_, Program<'_>>) -> Result<&mut Self, RecordError> {
         self.recorder
             .command(|c| launch.program.record(c, &mut launch))?;

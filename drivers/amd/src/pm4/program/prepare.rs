@@ -5,8 +5,8 @@ use hcq_nostd::record::{Command, Recorder};
 use hcq_nostd::value::{Fit, Value};
 
 use super::{
-    Places, Program, ProgramError, READ_ALIGN, TAIL_WORDS, TEMPLATE_WORDS, arguments_end,
-    check_scratch,
+    Places, Program, ProgramError, READ_ALIGN, TAIL_WORDS, TEMPLATE_WORDS, USER_DATA,
+    arguments_end, check_scratch,
 };
 use crate::aql::PACKET_BYTES;
 use crate::device::{ADDRESS_BITS, Device};
@@ -80,6 +80,7 @@ impl<'p> Program<'p> {
             rsrc2: 0,
             dispatch_ptr: None,
             kernargs: None,
+            kernargs_in_tail: false,
         };
         recorder.command(|c| {
             let sh = |c: &mut Command<'_, '_>, first, values: &[u32]| {
@@ -131,10 +132,16 @@ impl<'p> Program<'p> {
             places.kernargs = kernargs.map(|at| user_at + at);
             Ok(())
         })?;
-        let (head_len, _) = recorder.finish();
+        let (recorded, _) = recorder.finish();
+        // User data or, without any, the three words of RESTART come last: the head is longer than two words.
+        let head_len = recorded.saturating_sub(USER_DATA);
+        places.kernargs_in_tail = places.kernargs == Some(head_len);
+        places.kernargs = places.kernargs.filter(|at| *at != head_len);
         let mut tail = [0; TAIL_WORDS];
         let mut recorder = Recorder::new(&mut tail, PatchList::none());
+        let last = head.get(head_len..recorded).unwrap_or_default();
         recorder.command(|c| {
+            c.words(last);
             SetReg::new(Space::Sh, registers.resource_limits, &[waves_per_sh])?.record(c);
             SetReg::new(Space::Sh, registers.start_x, &[0, 0, 0, 1, 1, 1, 0, 0])?.record(c);
             let mut initiator = Initiator::COMPUTE_SHADER_EN | Initiator::FORCE_START_AT_000;
