@@ -57,7 +57,9 @@ pub struct Launch<'m> {
     patcher: Patcher<'m>,
     regions: [Region<'m>; 1],
     ring: Ring<'m>,
-    words: [u32; 4],
+    /// What goes into the ring by turns: words that were stored just before would stall their own copying.
+    words: [[u32; 4]; 2],
+    turn: bool,
     doorbell: &'m mut u64,
 }
 
@@ -78,7 +80,8 @@ impl<'m> Launch<'m> {
             patcher: Patcher::new(table, state).expect("enough state"),
             regions: [Region::from_words(memory, 0x1_0000)],
             ring: Ring::new(Region::from_words(ring, 0), 4).expect("a ring"),
-            words: [0; 4],
+            words: [[1, 2, 3, 4], [5, 6, 7, 8]],
+            turn: false,
             doorbell,
         }
     }
@@ -108,11 +111,10 @@ impl<'m> Launch<'m> {
         self.ring
             .consumed(put)
             .expect("a device that is always done");
-        for w in &mut self.words {
-            *w = w.wrapping_add(4);
-        }
+        self.turn = !self.turn;
+        let words = &self.words[usize::from(self.turn)];
         let mut hole = self.ring.reserve(4).expect("an empty ring");
-        hole.fill(0, &self.words).expect("four words");
+        hole.fill(0, words).expect("four words");
         let doorbell = &mut *self.doorbell;
         hole.publish(&mut |put| {
             // SAFETY: an exclusive reference; volatile, as a doorbell is.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use hcq_bench::cpus::Pair;
+use hcq_bench::cpus::Cpus;
 use hcq_bench::goal::Goals;
 use hcq_bench::queue::Copies;
 use hcq_bench::ratio::ratio;
@@ -16,7 +16,8 @@ pub(crate) fn print(goals: &mut Goals) {
     }
     // Both sides copy between the same two buffers: the same alignment, the same pages, all of them touched.
     let new = || Copies::new((MIB << 20) / 8);
-    let cpus = Pair::take();
+    // On the same processor, too: one waits while the other one copies.
+    let cpus = Cpus::one();
     let copies = RefCell::new(match &cpus {
         Some(cpus) => cpus.with_workers(new),
         None => new(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hcq_bench::baseline;
-use hcq_bench::cpus::Pair;
+use hcq_bench::cpus::Cpus;
 use hcq_bench::goal::Goals;
 use hcq_bench::queue::Queues;
 use hcq_bench::ratio::{Ratio, SPIN, ratio_of_sleepers, ratio_of_spinners};
@@ -25,7 +25,7 @@ pub(crate) fn print(goals: &mut Goals) {
 
 fn compare(goals: &mut Goals, spins: bool, lines: &[String; 2]) -> Result<(), &'static str> {
     let spin = if spins { SPIN } else { Duration::ZERO };
-    let cpus = Pair::take().ok_or("a second processor")?;
+    let cpus = Cpus::two().ok_or("a second processor")?;
     let mut bare = cpus
         .with_workers(|| baseline::Queue::start(spin))
         .ok_or("cc absent")?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use hcq_bench::cpus::Pair;
+use hcq_bench::cpus::Cpus;
 use hcq_bench::goal::Goals;
 use hcq_bench::peer::Peer;
 use hcq_bench::queue::Queues;
@@ -52,7 +52,7 @@ fn against(
 ) {
     // The peer first: it may use all processors.
     let started = start().and_then(|peer| {
-        let cpus = Pair::take().ok_or("a second processor")?;
+        let cpus = Cpus::two().ok_or("a second processor")?;
         Ok((peer, cpus))
     });
     let (mut peer, cpus) = match started {

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use hcq_bench::cpus::Pair;
+use hcq_bench::cpus::Cpus;
 use hcq_bench::goal::Goals;
 use hcq_bench::queue::{Queues, time_to_submit};
 use hcq_bench::ratio::{SPIN, pairs, ratio};
@@ -83,7 +83,7 @@ fn bound_by_library(goals: &mut Goals) {
     if !goals.wants(line) {
         return;
     }
-    let Some(cpus) = Pair::take() else {
+    let Some(cpus) = Cpus::two() else {
         return goals.skipped(line, "a second processor");
     };
     let queues = cpus.with_workers(|| Queues::new(SPIN));
