@@ -23,10 +23,11 @@ const A: u64 = 0x7f11_2233_4458;
 const TOP: u64 = (1 << 48) - 8;
 
 /// Records over filler; returns the words, or the error, after which nothing has changed.
-fn recorded(
+fn recorded_in(
+    room: usize,
     encode: impl FnOnce(&mut Command<'_, '_>) -> Result<(), RecordError>,
 ) -> Result<Vec<u32>, RecordError> {
-    let mut words = std::vec![FILLER; MAX_BODY as usize + 8];
+    let mut words = std::vec![FILLER; room];
     let mut recorder = Recorder::new(&mut words, PatchList::none());
     let result = recorder.command(encode).map(|_| ());
     let (len, _) = recorder.finish();
@@ -34,6 +35,12 @@ fn recorded(
     words.truncate(len);
     assert!(result.is_ok() || words.is_empty());
     result.map(|()| words)
+}
+
+fn recorded(
+    encode: impl FnOnce(&mut Command<'_, '_>) -> Result<(), RecordError>,
+) -> Result<Vec<u32>, RecordError> {
+    recorded_in(32, encode)
 }
 
 /// The packet has these words, and they are this packet.
@@ -74,7 +81,7 @@ fn nop() {
     let mut longest = std::vec![0; 0x4000];
     longest[0] = 0xfffe_1000;
     let nop = Nop::new(MAX_BODY).expect("the most");
-    let words = recorded(|c| {
+    let words = recorded_in(0x4008, |c| {
         nop.record(c);
         Ok(())
     });
