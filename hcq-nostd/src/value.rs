@@ -277,6 +277,11 @@ impl Fit {
                 bits: self.bits,
             });
         }
+        self.check_rest(value)
+    }
+
+    /// Checks all but the number of bits.
+    const fn check_rest(self, value: u64) -> Result<(), Misfit> {
         if value & low_mask(self.align_log2) != 0 {
             return Err(Misfit::Misaligned {
                 value,
@@ -304,23 +309,37 @@ impl Fit {
     }
 
     /// Checks `x * scale + add` without wrapping: a sum that leaves 64 bits does not come back in as a small number.
-    /// With 64 bits allowed and no limit, wrapping is the arithmetic asked for (negative scalars).
+    /// With 64 bits allowed and no limit, wrapping is the arithmetic asked for. Where negative numbers fit, `x` may itself
+    /// be the two's complement of one.
     pub(crate) fn check_affine(self, x: u64, scale: u64, add: u64) -> Result<(), Misfit> {
         let value = x.wrapping_mul(scale).wrapping_add(add);
         if self.bits < 64 || self.most != u64::MAX {
             // `add` and `scale` may be two's complements of small negative numbers.
-            let exact = i128::from(x)
-                .checked_mul(i128::from(scale.cast_signed()))
-                .and_then(|p| p.checked_add(i128::from(add.cast_signed())));
-            let negative = exact == Some(i128::from(value.cast_signed())) && self.signed;
-            if exact != Some(i128::from(value)) && !negative {
+            let fits = |x: i128| {
+                x.checked_mul(i128::from(scale.cast_signed()))
+                    .and_then(|p| p.checked_add(i128::from(add.cast_signed())))
+                    .is_some_and(|exact| self.takes(exact))
+            };
+            let negative = || self.signed && fits(i128::from(x.cast_signed()));
+            let fits = fits(i128::from(x)) || negative();
+            if !fits {
                 return Err(Misfit::TooLarge {
                     value,
                     bits: self.bits,
                 });
             }
         }
-        self.check(value)
+        self.check_rest(value)
+    }
+
+    /// Whether a number has few enough bits.
+    fn takes(self, exact: i128) -> bool {
+        let bits = self.bits.min(64);
+        if exact < 0 {
+            self.signed && bits > 0 && exact >= -(1 << (bits - 1))
+        } else {
+            exact < 1 << bits
+        }
     }
 }
 
@@ -502,8 +521,11 @@ mod tests {
         let minus_three = 3u64.wrapping_neg();
         assert_eq!(f.check_affine(1, 1, minus_three), Ok(()));
         assert!(Fit::bits(8).check_affine(1, 1, minus_three).is_err());
+        // -1 + 1, and -1 + 256.
+        assert_eq!(f.check_affine(u64::MAX, 1, 1), Ok(()));
+        assert_eq!(f.check_affine(u64::MAX, 1, 0x100), Ok(()));
         // What wraps does not become a small negative number.
-        assert!(f.check_affine(u64::MAX, 1, 0x100).is_err());
+        assert!(f.check_affine(u64::MAX >> 1, 2, 0).is_err());
     }
 
     #[test]

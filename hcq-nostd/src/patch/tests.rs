@@ -37,16 +37,26 @@ fn naive_bytes(f: &Formula, x: u64) -> Vec<u8> {
 
 /// Whether `x * scale + add` fits, over unbounded integers: `scale` and `add` are signed.
 fn naive_fits(fit: Fit, of: Affine, x: u64) -> bool {
-    let exact = i128::from(x)
-        .checked_mul(i128::from(of.scale.cast_signed()))
-        .and_then(|p| p.checked_add(i128::from(of.add.cast_signed())));
     let value = x.wrapping_mul(of.scale).wrapping_add(of.add);
-    let small = match exact {
-        _ if fit.bits >= 64 && fit.most == u64::MAX => true,
-        None => false,
-        Some(e) if fit.signed && e < 0 => fit.bits > 0 && e >= -(1i128 << (fit.bits.min(64) - 1)),
-        Some(e) => (0..1i128 << fit.bits.min(64)).contains(&e),
+    // Where negative numbers fit, the variable may be one.
+    let readings = [
+        Some(i128::from(x)),
+        fit.signed.then(|| i128::from(x.cast_signed())),
+    ];
+    let fits = |x: i128| {
+        let exact = x
+            .checked_mul(i128::from(of.scale.cast_signed()))
+            .and_then(|p| p.checked_add(i128::from(of.add.cast_signed())));
+        match exact {
+            None => false,
+            Some(e) if e < 0 => {
+                fit.signed && fit.bits > 0 && e >= -(1i128 << (fit.bits.min(64) - 1))
+            }
+            Some(e) => e < 1i128 << fit.bits.min(64),
+        }
     };
+    let wraps = fit.bits >= 64 && fit.most == u64::MAX;
+    let small = wraps || readings.into_iter().flatten().any(fits);
     small
         && value.is_multiple_of(1 << fit.align_log2)
         && value >= u64::from(fit.least)
