@@ -165,7 +165,10 @@ pub(crate) fn arguments_end(
 
 /// What a program of either kind of queue needs of its scratch memory.
 pub(crate) fn check_scratch(kernel: &Kernel, scratch: &Scratch) -> Result<(), ProgramError> {
-    let (need, have) = (kernel.private_bytes, scratch.lane_bytes());
+    // A stack that grows has no size; it needs memory to grow into.
+    let grows = kernel.properties.contains(Properties::USES_DYNAMIC_STACK);
+    let need = kernel.private_bytes.max(u32::from(grows));
+    let have = scratch.lane_bytes();
     if need > have {
         return Err(ProgramError::Scratch { need, have });
     }

@@ -25,11 +25,13 @@ pub(crate) enum Known {
     HdpFlush,
     /// The private segment's descriptor: one constant for every generation.
     PrivateSegment,
+    /// A dispatch packet for kernels to read: header and setup are never written.
+    PacketSetup,
     /// SDMA: a submit longer than the ring is noticed when the ring is full.
     RingOverrun,
 }
 
-static SEEN: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
+static SEEN: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
 
 impl Known {
     fn seen(self) {
@@ -74,6 +76,7 @@ fn golden() {
         Known::AcquireRange,
         Known::HdpFlush,
         Known::PrivateSegment,
+        Known::PacketSetup,
         Known::RingOverrun,
     ]
     .iter()

@@ -97,6 +97,7 @@ impl Encoder for Pm4 {
                 let packet = number(&op["args"]["kernargs_addr"]) + u64::from(kernel.kernarg_bytes);
                 assert!(!want.memory.contains_key(&packet), "a known fault");
                 want.write(packet, &(2u32 | 3 << 16).to_le_bytes());
+                Known::PacketSetup.seen();
             }
         }
     }

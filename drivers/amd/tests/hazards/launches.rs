@@ -165,6 +165,26 @@ fn what_a_queue_cannot_fill_in_is_refused() {
     assert_eq!(refused, Some(ProgramError::Arguments { end: 12, bytes: 8 }));
 }
 
+/// How much it takes is not known: what is there is what it gets, and nothing is too little.
+#[test]
+fn a_stack_that_grows_needs_scratch_memory() {
+    let properties = KERNEL.properties | Properties::USES_DYNAMIC_STACK;
+    let kernel = Kernel {
+        properties,
+        ..KERNEL
+    };
+    let device = device("gfx1100", 1);
+    let refused = Program::new(&device, &kernel, ARGUMENTS, &Scratch::NONE, 0).err();
+    assert_eq!(refused, Some(ProgramError::Scratch { need: 1, have: 0 }));
+    let need = Need {
+        bytes: 0x1000,
+        lane_bytes: 4,
+        tmpring_size: 0,
+    };
+    let scratch = Scratch::new(0x1_0000, &need).expect("memory");
+    assert!(Program::new(&device, &kernel, ARGUMENTS, &scratch, 0).is_ok());
+}
+
 /// A grid in work-items has 32 bits, and the product of what is known does not wrap.
 #[test]
 fn aql_grids_do_not_wrap() {
