@@ -31,6 +31,7 @@ fn indirect_buffers_and_nops_longer_than_their_fields_are_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a million words take minutes")]
 fn a_vendor_packet_runs_20_bits_of_words_at_most() {
     let mut words = vec![0; 0x10_0010];
     let mut packets = [0; 16];
@@ -286,16 +287,14 @@ fn argument_blocks_lie_at_16_bytes_and_the_packet_behind_them_at_8() {
 /// The objects of saxpy have a constant in front of the descriptor, `many-v5.o` has three kernels.
 #[test]
 fn kernels_are_found_by_their_kd_symbols() {
-    let read =
-        |path: &str| std::fs::read(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).expect(path);
-    let data = read("../../tests/vectors/objects/saxpy-gfx1100.co");
-    let saxpy = CodeObject::parse(&data)
+    let data = include_bytes!("../../../../tests/vectors/objects/saxpy-gfx1100.co");
+    let saxpy = CodeObject::parse(data)
         .expect("an object")
         .kernel("saxpy")
         .expect("the kernel");
     assert_eq!(saxpy.descriptor_at % 0x100, 0x40);
-    let data = read("tests/objects/many-v5.o");
-    let many = CodeObject::parse(&data).expect("an object");
+    let data = include_bytes!("../objects/many-v5.o");
+    let many = CodeObject::parse(data).expect("an object");
     let at = |name| many.kernel(name).expect(name).descriptor_at;
     assert_eq!(
         [at("first"), at("second"), at("third")],
