@@ -1,6 +1,6 @@
 use super::*;
-use crate::mem::AccessError;
-use crate::patch::{Derived, Patcher, Site};
+use crate::mem::{AccessError, Region};
+use crate::patch::{Derived, Patcher, Site, Store};
 use crate::testing::{cases, most};
 use crate::value::{Affine, Var};
 use proptest::prelude::*;

@@ -1,0 +1,169 @@
+//! Memory beside a queue's words.
+
+use super::{NameOperand, Operand, RecordError};
+use crate::mem::Region;
+use crate::patch::{Formula, POISON, PatchList, RegionId, Store};
+use crate::value::{Fit, Value};
+
+/// Device-visible memory beside a queue's words: an argument block, a descriptor (QMD), a packet that a kernel reads.
+///
+/// Sites in it are filed under its region's number, with offsets from the region's start.
+#[derive(Debug)]
+pub struct Block<'r, 'm> {
+    region: &'r mut Region<'m>,
+    id: RegionId,
+    offset: usize,
+    len: usize,
+}
+
+impl<'r, 'm> Block<'r, 'm> {
+    /// `len` bytes at `offset` of `region`, which is number `id` of the patch list.
+    ///
+    /// # Errors
+    /// [`AccessError`](crate::mem::AccessError) if the bytes are not inside.
+    pub fn new(
+        region: &'r mut Region<'m>,
+        id: RegionId,
+        offset: usize,
+        len: usize,
+    ) -> Result<Self, crate::mem::AccessError> {
+        region.check(offset, len)?;
+        Ok(Self {
+            region,
+            id,
+            offset,
+            len,
+        })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no byte in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Device address of the byte at `at`.
+    pub fn device_address(&self, at: usize) -> Option<u64> {
+        (at <= self.len).then(|| {
+            self.offset
+                .checked_add(at)
+                .and_then(|o| self.region.device_address(o))
+        })?
+    }
+
+    /// The same block for a shorter time.
+    pub fn reborrow(&mut self) -> Block<'_, 'm> {
+        Block {
+            region: self.region,
+            id: self.id,
+            offset: self.offset,
+            len: self.len,
+        }
+    }
+
+    #[inline]
+    fn at(&self, at: usize, len: usize) -> Result<usize, RecordError> {
+        match at.checked_add(len) {
+            // The block was found to be inside its region, so this cannot wrap.
+            Some(end) if end <= self.len => Ok(self.offset.wrapping_add(at)),
+            end => Err(RecordError::KernargsTooSmall {
+                need: end.unwrap_or(usize::MAX),
+                have: self.len,
+            }),
+        }
+    }
+
+    /// Stores bytes.
+    ///
+    /// # Errors
+    /// [`RecordError::KernargsTooSmall`].
+    #[inline]
+    pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), RecordError> {
+        let offset = self.at(at, bytes.len())?;
+        self.region
+            .write(offset, bytes)
+            .map_err(|_| RecordError::KernargsTooSmall {
+                need: at,
+                have: self.len,
+            })
+    }
+
+    /// Stores a value through a formula, or files its site and stores poison.
+    ///
+    /// # Errors
+    /// [`RecordError::KernargsTooSmall`], [`RecordError::Misfit`] for an immediate; a variable is checked at launch.
+    #[inline]
+    pub fn value(
+        &mut self,
+        list: &mut PatchList<'_>,
+        at: usize,
+        value: Value,
+        formula: &Formula,
+        operand: Operand,
+    ) -> Result<(), RecordError> {
+        let bytes = formula.store.bytes() as usize;
+        let word = match value {
+            Value::Imm(v) => {
+                let known = formula.known();
+                known.check(v).operand(operand)?;
+                known.eval(v)
+            }
+            Value::Var(of) => {
+                let offset = self.at(at, bytes)?;
+                let too_far = RecordError::KernargsTooSmall {
+                    need: offset,
+                    have: self.len,
+                };
+                let offset = u32::try_from(offset).map_err(|_| too_far)?;
+                list.site(self.id, offset, &Formula { of, ..*formula });
+                u64::from(POISON) << 32 | u64::from(POISON)
+            }
+        };
+        self.store(at, word, formula.store.bytes())
+    }
+
+    /// Stores the low 1, 2, 4 or 8 bytes of a word, or none: each is one store, where a copy of that many bytes would be a
+    /// call.
+    #[inline]
+    pub(crate) fn store(&mut self, at: usize, word: u64, bytes: u32) -> Result<(), RecordError> {
+        let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
+        match bytes {
+            0 => Ok(()),
+            1 => self.write(at, &[a]),
+            2 => self.write(at, &[a, b]),
+            4 => self.write(at, &[a, b, c, d]),
+            _ => self.write(at, &[a, b, c, d, e, f, g, h]),
+        }
+    }
+
+    /// A whole value in a store of this width, at its natural alignment or, for 64 bits, at 4 bytes.
+    ///
+    /// # Errors
+    /// As for [`value`](Self::value).
+    #[inline]
+    pub fn whole(
+        &mut self,
+        list: &mut PatchList<'_>,
+        at: usize,
+        value: Value,
+        store: Store,
+        operand: Operand,
+    ) -> Result<(), RecordError> {
+        if let Value::Imm(v) = value {
+            let bits = store.bytes() as u8 * 8;
+            Fit::bits(bits).check(v).operand(operand)?;
+            return self.store(at, v, store.bytes());
+        }
+        self.value(
+            list,
+            at,
+            value,
+            &Formula::narrow(crate::value::Var::new(0), store),
+            operand,
+        )
+    }
+}
