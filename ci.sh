@@ -204,8 +204,8 @@ step_loom() { # every interleaving of the models in tests/loom*.rs: waits and wa
     done
 }
 
-# Modules of the core that must have run under Miri.
-MIRI_CORE=(mem ring patch signal timeline)
+# Modules of the core that run under Miri: all that touch memory, and what they rest on.
+MIRI_CORE=(mem ring patch signal timeline record arena args)
 MIRI_FOREIGN=mipsel-unknown-linux-gnu
 step_miri() { # undefined behaviour in the core and the CPU driver, and in the core on a 32-bit machine without 64-bit atomics
     nightly miri rust-src || { skip miri "a nightly toolchain with miri and rust-src" && return; }
@@ -220,18 +220,18 @@ step_miri() { # undefined behaviour in the core and the CPU driver, and in the c
     miri_lib hcq-nostd "$MIRI_FOREIGN" "${MIRI_CORE[@]}" >"$SCRATCH/foreign.log" 2>&1 &
     local foreign=$! status=0
     miri_lib hcq-nostd "" "${MIRI_CORE[@]}"
-    MIRIFLAGS="$by_number" miri_lib hcq-cpu "" packet engine share
+    MIRIFLAGS="$by_number" miri_lib hcq-cpu "" packet engine share queue
     wait "$foreign" || status=$?
     cat "$SCRATCH/foreign.log"
     return "$status"
 }
 
-# miri_lib PACKAGE TARGET MODULE...: runs the unit tests; a module of which no test ran is a failure.
+# miri_lib PACKAGE TARGET MODULE...: runs these modules' unit tests; a module of which no test ran is a failure.
 miri_lib() {
     local package=$1 target=$2 module log="$SCRATCH/miri-$1-$2.log"
     shift 2
     run timeout 900 cargo +nightly miri test --target-dir "$TARGET/miri$target" -p "$package" --lib \
-        ${target:+--target "$target"} -- -Zunstable-options --report-time 2>&1 | tee "$log"
+        ${target:+--target "$target"} -- -Zunstable-options --report-time "${@/%/::}" 2>&1 | tee "$log"
     for module in "$@"; do
         grep -qE "^test (.*::)?$module::.* ok( |$)" "$log" || fail "no test of $package's module $module ran under Miri"
     done
