@@ -5,6 +5,7 @@ use super::*;
 use crate::testing::{Rng, cases};
 use proptest::collection::vec as many;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 
 type RawDevice = (bool, u8, u8, u8, u8, u8);
 type RawAllocation = (u8, bool, u8);
@@ -23,11 +24,11 @@ fn device(&(cpu, group, compute, copy, orders, without): &RawDevice, devices: u8
         group: u16::from(group == 0),
         cpu,
         compute: Queues {
-            count: u16::from(compute),
+            count: u16::from(compute.min(2)),
             order: order(orders % 8),
         },
         copy: Queues {
-            count: u16::from(copy),
+            count: u16::from(copy.min(2)),
             order: order(orders / 8 % 8),
         },
         without_copy: match without {
@@ -70,10 +71,14 @@ fn task(scene: &Scene, (kind, device, accesses, queue): &RawTask) -> Chore {
             Action::Copy
         }
     };
+    if action != Action::Copy {
+        let of = |a: &Access| &scene.allocations[a.allocation as usize];
+        accesses.retain(|a| scene.with(|p| p.reaches(device, of(a)).unwrap()));
+    }
     Chore {
         action,
         accesses,
-        queue: (*queue < 3).then_some(u16::from(*queue)),
+        queue: (*queue < 2).then_some(u16::from(*queue)),
         cost: u32::from(*kind),
     }
 }
@@ -119,9 +124,9 @@ fn build(
 fn scenes(most_tasks: usize) -> impl Strategy<Value = Scene> {
     let device = (
         proptest::bool::weighted(0.2),
+        0u8..3,
         0u8..4,
-        0u8..3,
-        0u8..3,
+        0u8..4,
         0u8..64,
         0u8..8,
     );
@@ -129,7 +134,7 @@ fn scenes(most_tasks: usize) -> impl Strategy<Value = Scene> {
     let task = (0u8..10, any::<u8>(), many(access, 1..4), 0u8..12);
     (
         many(device, 1..5),
-        many((any::<u8>(), any::<bool>(), 0u8..8), 1..5),
+        many((any::<u8>(), proptest::bool::weighted(0.2), 0u8..8), 1..5),
         many(task, 0..most_tasks),
         (0u16..4, any::<bool>()),
     )
@@ -257,4 +262,68 @@ fn strangers(
         mine.nth(rng.below(n) as usize).unwrap()
     };
     Some((of(first, earlier), of(waiter, later)))
+}
+
+/// What the properties above have seen if they passed.
+#[test]
+fn random_scenes_hold_everything() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen = std::collections::BTreeMap::<&str, u32>::new();
+    let mut see = |what, n: usize| *seen.entry(what).or_default() += n as u32;
+    for _ in 0..if cfg!(miri) { 4 } else { 400 } {
+        let scene = scenes(24).new_tree(&mut runner).unwrap().current();
+        let plan = scene.plan().unwrap();
+        for e in &plan.why {
+            let (what, hazard) = match e.reason {
+                Reason::Bytes { hazard, .. } => ("bytes", Some(hazard)),
+                Reason::Alias { hazard, .. } => ("alias", Some(hazard)),
+                Reason::Entry { .. } => ("entry", None),
+                Reason::InFlight => ("in flight", None),
+                Reason::End { .. } => ("end", None),
+                Reason::Capacity { .. } => panic!("{e} in an exact plan"),
+            };
+            see(what, 1);
+            match hazard {
+                Some(Hazard::ReadAfterWrite) => see("read after write", 1),
+                Some(Hazard::WriteAfterRead) => see("write after read", 1),
+                Some(Hazard::WriteAfterWrite) => see("write after write", 1),
+                None => {}
+            }
+        }
+        let staged = plan.works.iter().filter(|w| w.part != Part::Whole);
+        see("staged", staged.count() / 2);
+        see("works", plan.works.len());
+        let whole_scene = scene.with(|p| p.capacity().unwrap());
+        let (clocks, pieces, readers) = (2, 6, 2);
+        let short = Capacity {
+            clocks,
+            pieces,
+            readers,
+            ..whole_scene
+        };
+        let plan = scene.plan_with(&short).unwrap();
+        see("short of room", usize::from(!plan.exact));
+        let unsure = |e: &&Explained| matches!(e.reason, Reason::Capacity { .. });
+        see("unsure", plan.why.iter().filter(unsure).count());
+    }
+    if cfg!(miri) {
+        assert!(seen["works"] > 0);
+        return;
+    }
+    for what in [
+        "bytes",
+        "alias",
+        "entry",
+        "in flight",
+        "end",
+        "read after write",
+        "write after read",
+        "write after write",
+        "staged",
+        "works",
+        "short of room",
+        "unsure",
+    ] {
+        assert!(seen.get(what).is_some_and(|n| *n >= 40), "{what}: {seen:?}");
+    }
 }
