@@ -2,15 +2,19 @@
 
 use super::*;
 
-/// Ten times the tasks take at most twelve times the steps.
+/// Ten times the tasks take at most twelve times the steps. Miri sees that few are planned.
 fn grows_evenly(make: impl Fn(u64) -> Scene) {
-    let most = if cfg!(miri) { 40 } else { 4000 };
-    let [small, large] = [most / 10, most].map(|n| {
+    let effort = |n| {
         let plan = make(n).plan().unwrap();
         assert!(plan.exact);
         assert!(plan.works.len() as u64 >= n);
         plan.effort
-    });
+    };
+    if cfg!(miri) {
+        assert!(effort(8) > 0);
+        return;
+    }
+    let (small, large) = (effort(400), effort(4000));
     assert!(large <= 12 * small, "{small} steps, then {large}");
 }
 
