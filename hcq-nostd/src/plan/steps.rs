@@ -43,7 +43,7 @@ pub enum Step {
     Wait {
         /// The signal.
         on: Signal,
-        /// Its number among [`Plan::explain`]; `None` for the waits that each device starts with.
+        /// Its number for [`Plan::why`]; `None` for the waits that each device starts with.
         why: Option<u32>,
     },
     /// Runs a work.
@@ -260,11 +260,18 @@ impl<'s> Plan<'s> {
 
     /// Every wait but those that devices start with, and why it is there.
     pub fn explain(&self) -> impl ExactSizeIterator<Item = Explained> {
-        self.waits.iter().map(|w| {
-            let lane = self.lanes.get(w.lane as usize);
-            let queue = lane.and_then(|l| self.queues.get(l.queue as usize));
-            explained(w, queue.map_or(0, |q| narrow(q.device)))
-        })
+        self.waits.iter().map(|w| self.explained(w))
+    }
+
+    /// One of those, by the number that its [`Step::Wait`] holds.
+    pub fn why(&self, wait: u32) -> Option<Explained> {
+        Some(self.explained(self.waits.get(wait as usize)?))
+    }
+
+    fn explained(&self, w: &WaitRec) -> Explained {
+        let lane = self.lanes.get(w.lane as usize);
+        let queue = lane.and_then(|l| self.queues.get(l.queue as usize));
+        explained(w, queue.map_or(0, |q| narrow(q.device)))
     }
 
     /// Writes every queue's steps; whose they are is in [`queues`](Self::queues).

@@ -449,6 +449,7 @@ fn plans() {
         Plan::timestamps,
         Plan::is_exact,
         Plan::effort,
+        Plan::why,
         Plan::lay_out
     );
     text::<PlanError>();

@@ -87,6 +87,11 @@ fn scratch_and_steps_are_asked_for_beforehand() {
         made.lay_out(&mut again).unwrap();
         assert_eq!(again, steps);
         assert!(made.work(u32::MAX).is_none());
+        let waits = made.explain().len() as u32;
+        for (i, e) in (0..).zip(made.explain()) {
+            assert_eq!(made.why(i), Some(e));
+        }
+        assert_eq!(made.why(waits), None);
     });
 }
 
