@@ -212,7 +212,7 @@ impl<'m> FencedArena<'m> {
         } else {
             (self.head, self.tail)
         };
-        let place = head % self.size;
+        let place = head.checked_rem(self.size).unwrap_or(0);
         let here = align_up(self.base, place, align)
             .filter(|a| a.checked_add(size).is_some_and(|e| e <= self.size));
         let (at, skip) = match here {
@@ -244,16 +244,21 @@ impl<'m> FencedArena<'m> {
         Ok(at)
     }
 
+    /// The mark `i` places after the oldest.
+    fn mark_mut(&mut self, i: usize) -> Option<&mut Mark> {
+        let at = self.first.checked_add(i)?.checked_rem(self.marks.len())?;
+        self.marks.get_mut(at)
+    }
+
     /// Counts from a whole number of turns less; no place changes.
     #[cold]
     fn recount(&mut self) {
-        let turns = self.tail - self.tail % self.size.max(1);
+        let turns = self.tail - self.tail.checked_rem(self.size).unwrap_or(0);
         self.head -= turns;
         self.tail -= turns;
         self.fenced -= turns;
-        let len = self.marks.len();
         for i in 0..self.used {
-            if let Some(m) = self.marks.get_mut((self.first + i) % len) {
+            if let Some(m) = self.mark_mut(i) {
                 m.end -= turns;
             }
         }
@@ -269,11 +274,9 @@ impl<'m> FencedArena<'m> {
             end: self.head,
             point: point.raw(),
         };
-        let len = self.marks.len();
-        if self.used == len {
+        if self.used == self.marks.len() {
             // No mark left: the newest one takes these bytes too, and comes back with the later of the two points.
-            let last = (self.first + self.used - 1) % len;
-            if let Some(m) = self.marks.get_mut(last) {
+            if let Some(m) = self.mark_mut(self.used.wrapping_sub(1)) {
                 *m = Mark {
                     end: mark.end,
                     point: mark.point.max(m.point),
@@ -281,7 +284,7 @@ impl<'m> FencedArena<'m> {
             }
             return;
         }
-        if let Some(m) = self.marks.get_mut((self.first + self.used) % len) {
+        if let Some(m) = self.mark_mut(self.used) {
             *m = mark;
             self.used += 1;
         }
@@ -304,7 +307,7 @@ impl<'m> FencedArena<'m> {
                 break;
             };
             self.tail = mark.end;
-            self.first = (self.first + 1) % self.marks.len();
+            self.first = (self.first + 1).checked_rem(self.marks.len()).unwrap_or(0);
             self.used -= 1;
         }
     }

@@ -60,7 +60,10 @@ impl TickRate {
         // `rest` is below `hz`; for clocks above 18 GHz the split below would overflow, and there are none.
         let part = match rest.checked_mul(1_000_000_000) {
             Some(n) => n / hz,
-            None => rest / (hz / 1_000_000_000),
+            None => match rest.checked_div(hz / 1_000_000_000) {
+                Some(n) => n,
+                None => 0,
+            },
         };
         whole.saturating_mul(1_000_000_000).saturating_add(part)
     }

@@ -354,11 +354,11 @@ impl<'m> Command<'_, 'm> {
     #[inline]
     pub fn words(&mut self, words: &[u32]) {
         let r = &mut *self.recorder;
-        let end = r.len.saturating_add(words.len());
-        if let Some(to) = r.words.get_mut(r.len..end) {
+        let room = r.words.get_mut(r.len..).unwrap_or_default();
+        if let Some(to) = room.get_mut(..words.len()) {
             to.copy_from_slice(words);
         }
-        r.len = end;
+        r.len = r.len.saturating_add(words.len());
     }
 
     /// Overwrites word `at` of this command.

@@ -1,6 +1,6 @@
 //! Single accesses to memory that others see: the machine's.
 //!
-//! [`model`](super::model) has the same functions for the model checker.
+//! `model.rs` has the same functions for the model checker.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{self, Ordering};

@@ -1,5 +1,6 @@
 use super::RegionId;
 use super::formula::{Derived, Formula, Site, Store};
+use super::sort;
 use super::table::{
     DENSE_FLAG, FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, START_MASK,
     Special, TableError, one_site_each,
@@ -353,7 +354,7 @@ impl<'m> PatchList<'m> {
         };
         self.planned = true;
 
-        let (plain, rest) = sites.split_at(dense);
+        let (plain, rest) = split(sites, dense);
         let formulas = rest
             .iter()
             .filter(|s| s.formula != FEEDS_FORMULA)
@@ -398,7 +399,7 @@ impl<'m> PatchList<'m> {
         out.fill(0);
         let sites = self.sites.get(..self.site_len).unwrap_or_default();
         let derived = self.derived.get(..self.derived_len).unwrap_or_default();
-        fill(&header, sites.split_at(dense), derived, regions, out).ok_or(BuildError::TooMany)?;
+        fill(&header, split(sites, dense), derived, regions, out).ok_or(BuildError::TooMany)?;
         PatchTable::parse(zerocopy::IntoBytes::as_bytes(&*out)).map_err(BuildError::Malformed)
     }
 }
@@ -430,7 +431,7 @@ fn check_site(s: &Site, regions: &[u64], vars: u32) -> Result<(), BuildError> {
 /// Sorts by place; every site must be alone. Each was found to be a store.
 fn check_overlap(sites: &mut [Site]) -> Result<(), BuildError> {
     let stores = |s: &Site| !s.is_feeds() && !s.is_limit();
-    sites.sort_unstable_by_key(|s| (!stores(s), s.region, s.offset));
+    sort::by_key(sites, |s| (!stores(s), s.region, s.offset));
     let bytes = |s: &Site| s.formula().map_or(0, |f| f.store.bytes());
     for pair in sites.windows(2) {
         let [a, b] = pair else { continue };
@@ -450,7 +451,7 @@ fn gather_dense(sites: &mut [Site]) -> usize {
     let mut dense = 0;
     for i in 0..sites.len() {
         if sites.get(i).is_some_and(|s| s.formula == DENSE) {
-            sites.swap(i, dense);
+            sort::swap(sites, i, dense);
             dense += 1;
         }
     }
@@ -465,19 +466,25 @@ fn arrange(sites: &mut [Site], vars: u32) -> usize {
         s.formula = if plain { DENSE } else { 0 };
     }
     let plain = gather_dense(sites);
-    let (plain, _) = sites.split_at_mut(plain);
-    plain.sort_unstable_by_key(|s| (s.region, s.var, s.offset));
+    let plain = sites.get_mut(..plain).unwrap_or_default();
+    sort::by_key(plain, |s| (s.region, s.var, s.offset));
     // A dense list costs 4 bytes per variable of the table, runs cost 20 per variable in use here; a site is 4 in both.
-    for chunk in plain.chunk_by_mut(|a, b| a.region == b.region) {
+    let mut left = &mut *plain;
+    while !left.is_empty() {
+        let n = group(left, |a, b| a.region == b.region);
+        let Some((chunk, others)) = core::mem::take(&mut left).split_at_mut_checked(n) else {
+            break;
+        };
         if u64::from(vars) + 1 > 5 * count_by(chunk, |s| s.var) as u64 {
             for s in chunk {
                 s.formula = 0;
             }
         }
+        left = others;
     }
     let dense = gather_dense(plain);
-    let (_, rest) = sites.split_at_mut(dense);
-    rest.sort_unstable_by_key(|s| (s.is_feeds(), s.key()));
+    let rest = sites.get_mut(dense..).unwrap_or_default();
+    sort::by_key(rest, |s| (s.is_feeds(), s.key()));
     let mut index = 0u32;
     let mut last = None;
     for s in rest.iter_mut() {
@@ -492,13 +499,38 @@ fn arrange(sites: &mut [Site], vars: u32) -> usize {
         last = Some(key);
         s.formula = index;
     }
-    rest.sort_unstable_by_key(|s| (s.var, s.formula, s.region, s.offset));
+    sort::by_key(rest, |s| (s.var, s.formula, s.region, s.offset));
     dense
+}
+
+/// The first `n` items and the others; all of them if there are fewer.
+fn split<T>(items: &[T], n: usize) -> (&[T], &[T]) {
+    items.split_at_checked(n).unwrap_or((items, &[]))
+}
+
+/// How many items from the first on are each the same as the one before.
+fn group<T>(items: &[T], same: impl Fn(&T, &T) -> bool) -> usize {
+    let pairs = items.iter().zip(items.iter().skip(1));
+    pairs
+        .take_while(|(a, b)| same(a, b))
+        .count()
+        .saturating_add(1)
+        .min(items.len())
+}
+
+/// The groups of items that are each the same as the one before: `chunk_by`, without its panic.
+fn groups<T>(items: &[T], same: impl Fn(&T, &T) -> bool) -> impl Iterator<Item = &[T]> {
+    let mut left = items;
+    core::iter::from_fn(move || {
+        let (chunk, others) = split(left, group(left, &same));
+        left = others;
+        (!chunk.is_empty()).then_some(chunk)
+    })
 }
 
 /// Number of runs of equal keys.
 fn count_by<K: PartialEq>(sites: &[Site], key: impl Fn(&Site) -> K) -> usize {
-    sites.chunk_by(|a, b| key(a) == key(b)).count()
+    groups(sites, |a, b| key(a) == key(b)).count()
 }
 
 /// Writes every section. `None` if a count does not fit, which `plan` has ruled out.
@@ -510,7 +542,9 @@ fn fill(
     out: &mut [u64],
 ) -> Option<()> {
     let t = header.sections_mut(zerocopy::IntoBytes::as_mut_bytes(out))?;
-    t.derived.copy_from_slice(derived);
+    for (record, d) in t.derived.iter_mut().zip(derived) {
+        *record = *d;
+    }
     for (record, &bytes) in t.regions.iter_mut().zip(regions) {
         *record = RegionRecord {
             bytes,
@@ -521,7 +555,7 @@ fn fill(
 
     // Dense regions: where each variable's offsets start, then the offsets.
     let mut at = 0usize;
-    for chunk in plain.chunk_by(|a, b| a.region == b.region) {
+    for chunk in groups(plain, |a, b| a.region == b.region) {
         let starts_at = at;
         let record = t.regions.get_mut(usize::from(chunk.first()?.region))?;
         record.starts = u32::try_from(starts_at).ok()?;
@@ -533,7 +567,7 @@ fn fill(
             *t.words.get_mut(at)? = start;
             at += 1;
             let n = left.iter().take_while(|s| s.var == var).count();
-            let (mine, others) = left.split_at(n);
+            let (mine, others) = split(left, n);
             for s in mine {
                 *t.words.get_mut(offset_at)? = s.offset / 8;
                 offset_at += 1;
@@ -552,8 +586,9 @@ fn fill(
 
     // Runs: sites of one variable, formula and region.
     let mut runs = t.runs.iter_mut();
-    for chunk in rest.chunk_by(|a, b| (a.var, a.formula, a.region) == (b.var, b.formula, b.region))
-    {
+    for chunk in groups(rest, |a, b| {
+        (a.var, a.formula, a.region) == (b.var, b.formula, b.region)
+    }) {
         let s = chunk.first()?;
         *runs.next()? = Run {
             var: s.var,
@@ -579,7 +614,7 @@ fn fill(
     let mut left: &[Run] = t.runs;
     for (word, special) in (0u32..).zip(t.special.iter_mut()) {
         let n = left.iter().take_while(|r| r.var / 64 == word).count();
-        let (mine, others) = left.split_at(n);
+        let (mine, others) = split(left, n);
         let bits = mine.iter().fold(0u64, |b, r| b | 1 << (r.var % 64));
         *special = Special {
             bits,

@@ -34,6 +34,7 @@ mod build;
 mod compare;
 mod formula;
 mod patcher;
+mod sort;
 mod stores;
 mod sum;
 mod table;

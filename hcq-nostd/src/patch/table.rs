@@ -476,7 +476,7 @@ impl<'t> PatchTable<'t> {
         let mut first = 0u32;
         for (index, special) in (0u32..).zip(self.special) {
             let n = left.iter().take_while(|r| r.var / 64 == index).count();
-            let (mine, others) = left.split_at(n);
+            let (mine, others) = left.split_at_checked(n).unwrap_or((left, &[]));
             let bits = mine.iter().fold(0u64, |b, r| b | 1 << (r.var % 64));
             if special.bits != bits || special.first_run != first {
                 return Err(TableError::Special { index });

@@ -159,6 +159,9 @@ impl<'m> Ring<'m> {
             return Err(RingError::Shape { bytes, entry });
         }
         let len = (bytes / entry) as u64;
+        let place = position
+            .checked_rem(len)
+            .ok_or(RingError::Shape { bytes, entry })?;
         Ok(Self {
             memory,
             entry,
@@ -166,7 +169,7 @@ impl<'m> Ring<'m> {
             usable: len,
             put: position,
             get: position,
-            place: position % len,
+            place,
         })
     }
 
@@ -275,7 +278,10 @@ impl<'m> Ring<'m> {
     /// # Errors
     /// As for [`reserve_in_one_piece`](Self::reserve_in_one_piece).
     pub fn reserve_to_end(&mut self, pad: &[u32]) -> Result<Hole<'_, 'm>, RingError> {
-        let n = arith::to_end(self.place, self.len) % self.len;
+        let n = match self.place {
+            0 => 0,
+            place => arith::to_end(place, self.len),
+        };
         self.pad(n, 0, pad)?;
         let first = self.put;
         Ok(Hole {
