@@ -9,7 +9,7 @@
 pub(crate) mod adreno;
 pub(crate) mod amd;
 pub(crate) mod aql;
-pub(crate) mod golden;
+pub(crate) use hcq_golden as golden;
 pub(crate) mod lab;
 pub(crate) mod mlx5;
 pub(crate) mod nv;

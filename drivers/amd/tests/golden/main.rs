@@ -5,7 +5,7 @@
 
 mod amd;
 mod aql;
-mod json;
+use hcq_golden as json;
 mod lab;
 mod objects;
 mod pm4;

@@ -4,31 +4,30 @@ use std::collections::BTreeMap;
 
 use hcq_nostd::patch::{Derived, PatchList, Term};
 use hcq_nostd::value::{Value, Var};
-pub(crate) use serde_json::Value as Json;
+pub use serde_json::Value as Json;
 
 /// The values of a binding, by name.
-pub(crate) type Vars = BTreeMap<String, u64>;
+pub type Vars = BTreeMap<String, u64>;
 
 /// All cases of one file of golden data.
-pub(crate) fn cases(file: &str) -> Vec<Json> {
-    let path = format!(
-        "{}/../tests/vectors/{file}.json",
-        env!("CARGO_MANIFEST_DIR")
-    );
+pub fn cases(file: &str) -> Vec<Json> {
+    let path = format!("{}/../vectors/{file}.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-pub(crate) fn name(case: &Json) -> &str {
+/// A case's name.
+pub fn name(case: &Json) -> &str {
     case["name"].as_str().expect("a name")
 }
 
-pub(crate) fn list(j: &Json) -> &[Json] {
+/// The items of an array; none for anything else.
+pub fn list(j: &Json) -> &[Json] {
     j.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A number, as the files write them: hexadecimal text, maybe negative.
-pub(crate) fn signed(j: &Json) -> i128 {
+pub fn signed(j: &Json) -> i128 {
     if let Some(b) = j.as_bool() {
         return b.into();
     }
@@ -39,20 +38,22 @@ pub(crate) fn signed(j: &Json) -> i128 {
 }
 
 /// A number that is not negative.
-pub(crate) fn number(j: &Json) -> u64 {
+pub fn number(j: &Json) -> u64 {
     u64::try_from(signed(j)).unwrap_or_else(|_| panic!("{j} is not below 2^64"))
 }
 
-pub(crate) fn number32(j: &Json) -> u32 {
+/// A number of 32 bits.
+pub fn number32(j: &Json) -> u32 {
     u32::try_from(number(j)).unwrap_or_else(|_| panic!("{j} is not below 2^32"))
 }
 
-pub(crate) fn words(j: &Json) -> Vec<u32> {
+/// An array of 32-bit words.
+pub fn words(j: &Json) -> Vec<u32> {
     list(j).iter().map(number32).collect()
 }
 
 /// Bytes written as hexadecimal digits.
-pub(crate) fn bytes(j: &Json) -> Vec<u8> {
+pub fn bytes(j: &Json) -> Vec<u8> {
     let text = j.as_str().expect("hexadecimal bytes").as_bytes();
     let digit = |c: u8| char::from(c).to_digit(16).expect("a digit") as u8;
     text.chunks(2)
@@ -61,14 +62,14 @@ pub(crate) fn bytes(j: &Json) -> Vec<u8> {
 }
 
 /// The variables' names, in the file's order.
-pub(crate) fn variables(case: &Json) -> Vec<String> {
+pub fn variables(case: &Json) -> Vec<String> {
     case["inputs"]["vars"]
         .as_object()
         .map_or_else(Vec::new, |v| v.keys().cloned().collect())
 }
 
 /// The values of one binding.
-pub(crate) fn binding(j: &Json) -> Vars {
+pub fn binding(j: &Json) -> Vars {
     let vars = j["vars"].as_object().expect("values");
     vars.iter()
         .map(|(name, value)| (name.clone(), number(value)))
@@ -146,14 +147,16 @@ impl Expr {
 
 /// How operands are given to a recording: as variables, or as the numbers of one binding.
 #[derive(Clone, Copy)]
-pub(crate) enum Operands<'a> {
+pub enum Operands<'a> {
+    /// Variables are the patch list's.
     Symbolic(&'a BTreeMap<String, Var>),
+    /// Variables are replaced by these numbers.
     Fixed(&'a Vars),
 }
 
 impl Operands<'_> {
     /// The operand for a number or an expression of a case.
-    pub(crate) fn value(&self, list: &mut PatchList<'_>, j: &Json) -> Value {
+    pub fn value(&self, list: &mut PatchList<'_>, j: &Json) -> Value {
         let Some(text) = j["expr"].as_str() else {
             return Value::Imm(wrap(signed(j)));
         };
@@ -258,7 +261,7 @@ fn number_of(expr: &Expr) -> u64 {
 }
 
 /// The number of an expression of a case, for the values of a binding.
-pub(crate) fn evaluate(text: &str, vars: &Vars) -> i128 {
+pub fn evaluate(text: &str, vars: &Vars) -> i128 {
     Expr::parse(text).eval(vars)
 }
 
