@@ -77,10 +77,13 @@ impl Memory {
         if chore.action == Action::Copy {
             let (from, to) = (at.range(&touched[0]), at.range(&touched[1]));
             let source: Vec<u64> = self.bytes[from].to_vec();
+            // Staged bytes wear their task's mark, or tasks that copy the same bytes could take each other's.
+            let mark = mix([task as u64]);
             for (old, new) in self.bytes[to].iter_mut().zip(source) {
                 *old = match part {
-                    Part::IntoStage { .. } => new,
-                    _ => mix([*old, new, task as u64]),
+                    Part::IntoStage { .. } => new ^ mark,
+                    Part::OutOfStage { .. } => mix([*old, new ^ mark, mark]),
+                    Part::Whole => mix([*old, new, mark]),
                 };
             }
             return;
