@@ -1,0 +1,6 @@
+//! AMD GPUs behind the kernel's `amdgpu` driver.
+
+pub mod chip;
+pub mod cp;
+pub mod kfd;
+pub mod sdma;

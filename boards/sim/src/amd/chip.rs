@@ -1,0 +1,1 @@
+//! The chips that can be simulated, as data.

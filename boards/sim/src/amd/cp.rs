@@ -1,0 +1,1 @@
+//! The command processor of the compute engines: PM4 and AQL.

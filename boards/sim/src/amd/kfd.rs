@@ -1,0 +1,1 @@
+//! `/dev/kfd`, the render nodes and the topology in sysfs.

@@ -1,0 +1,1 @@
+//! Host functions that stand in for the machine code of known programs.

@@ -1,0 +1,15 @@
+//! Adreno GPUs as devices of hardware command queues: PM4 packets, programs, images, decoders.
+#![no_std]
+#![deny(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+#[cfg(test)]
+extern crate std;

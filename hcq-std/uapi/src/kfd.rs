@@ -1,0 +1,1 @@
+//! `/dev/kfd`: Linux's `include/uapi/linux/kfd_ioctl.h`.
