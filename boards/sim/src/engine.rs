@@ -4,6 +4,8 @@
 //! seed decides, one [`Step`] at a time, while nothing else of the machine moves. Engines read their pointers and their
 //! packets from memory, as the hardware does: what the host has not written there does not exist.
 
+use crate::cache::Caches;
+use crate::exec::Executor;
 use crate::vm::{AddressSpace, PageFault};
 
 /// A queue's memory, as the kernel's create call named it.
@@ -29,10 +31,22 @@ pub struct QueueMemory {
     pub control_stack_bytes: u64,
 }
 
+/// What a GPU's engines share, and the page tables of one of them.
+pub struct Parts<'a> {
+    /// The page tables that addresses of this queue go through.
+    pub vm: &'a dyn AddressSpace,
+    /// The GPU's caches.
+    pub caches: &'a mut Caches,
+    /// Who runs programs.
+    pub executor: &'a mut dyn Executor,
+}
+
 /// What an engine may ask of the machine while it steps.
 pub trait Host {
     /// The page tables that addresses of this queue go through.
     fn vm(&self) -> &dyn AddressSpace;
+    /// The page tables beside what the GPU's engines share.
+    fn parts(&mut self) -> Parts<'_>;
     /// The GPU's reference clock, in ticks (100 MHz on the chips here).
     fn clock(&self) -> u64;
     /// An interrupt with the context that the packet named: the event's number in a process's event page.
