@@ -56,6 +56,14 @@ pub trait ShaderMemory {
     /// [`PageFault`].
     fn load(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), PageFault>;
 
+    /// Loads bytes through the scalar cache, as programs load their arguments.
+    ///
+    /// # Errors
+    /// [`PageFault`].
+    fn load_scalar(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), PageFault> {
+        self.load(address, bytes)
+    }
+
     /// Stores bytes.
     ///
     /// # Errors
