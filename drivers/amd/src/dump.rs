@@ -43,53 +43,121 @@ impl<'w> Dump<'w> {
     pub const fn new(stream: Stream, words: &'w [u32]) -> Self {
         Self { stream, words }
     }
-}
 
-/// Writes what starts `rest`, and returns its number of words, at least 1.
-fn packet(
-    stream: Stream,
-    rest: &[u32],
-    f: &mut core::fmt::Formatter<'_>,
-) -> Result<usize, core::fmt::Error> {
-    let malformed = |e: Malformed, skip: usize, f: &mut core::fmt::Formatter<'_>| {
-        let first = rest.first().copied().unwrap_or_default();
-        write!(f, "?? {first:#010x}: {e}").map(|()| skip.max(1))
-    };
-    match stream {
-        Stream::Pm4(chip) => match pm4::Packet::decode(rest) {
-            Ok((packet, len)) => write!(f, "{}", packet.text(chip)).map(|()| len),
-            Err(e) => {
-                // A packet that is not known has a length all the same.
-                let header = rest.first().and_then(|w| parse_header(*w).ok());
-                malformed(e, header.map_or(1, |(_, len)| len), f)
-            }
-        },
-        Stream::Sdma(version) => match sdma::Packet::decode(rest, version) {
-            Ok((packet, len)) => write!(f, "{packet}").map(|()| len),
-            Err(e) => malformed(e, 1, f),
-        },
-        Stream::Aql => match rest.first_chunk::<PACKET_WORDS>() {
-            Some(words) => match aql::Packet::decode(words) {
-                Ok(packet) => write!(f, "{packet}").map(|()| PACKET_WORDS),
-                Err(e) => malformed(e, PACKET_WORDS, f),
-            },
-            None => {
-                let (need, have) = (PACKET_WORDS, rest.len());
-                malformed(Malformed::Truncated { need, have }, have, f)
-            }
-        },
+    /// Packet by packet.
+    pub const fn lines(&self) -> Lines<'w> {
+        Lines {
+            stream: self.stream,
+            words: self.words,
+            at: 0,
+        }
     }
 }
 
 impl core::fmt::Display for Dump<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let mut at = 0usize;
-        while let Some(rest @ [_, ..]) = self.words.get(at..) {
-            write!(f, "{at:#06x}: ")?;
-            at = at.saturating_add(packet(self.stream, rest, f)?);
-            f.write_str("\n")?;
+        for line in self.lines() {
+            writeln!(f, "{:#06x}: {line}", line.at)?;
         }
         Ok(())
+    }
+}
+
+/// The lines of a [`Dump`]: every word is in exactly one.
+#[derive(Clone, Debug)]
+pub struct Lines<'w> {
+    stream: Stream,
+    words: &'w [u32],
+    at: usize,
+}
+
+/// A packet, or words that are none. Its text is the packet's, without its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'w> {
+    /// Its place: words before it.
+    pub at: usize,
+    /// Its words, at least one.
+    pub words: &'w [u32],
+    content: Content<'w>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Content<'w> {
+    Pm4(pm4::PacketText<'w>),
+    Aql(aql::Packet),
+    Sdma(sdma::Packet),
+    Malformed(Malformed),
+}
+
+impl Line<'_> {
+    /// Why these words are no packet, if they are none.
+    pub const fn malformed(&self) -> Option<Malformed> {
+        match self.content {
+            Content::Malformed(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+impl core::fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match &self.content {
+            Content::Pm4(p) => write!(f, "{p}"),
+            Content::Aql(p) => write!(f, "{p}"),
+            Content::Sdma(p) => write!(f, "{p}"),
+            Content::Malformed(e) => {
+                let first = self.words.first().copied().unwrap_or_default();
+                write!(f, "?? {first:#010x}: {e}")
+            }
+        }
+    }
+}
+
+/// What starts `rest`, and its number of words.
+fn packet(stream: Stream, rest: &[u32]) -> (Content<'_>, usize) {
+    match stream {
+        Stream::Pm4(chip) => match pm4::Packet::decode(rest) {
+            Ok((packet, len)) => (Content::Pm4(packet.text(chip)), len),
+            Err(e) => {
+                // A packet that is not known has a length all the same.
+                let header = rest.first().and_then(|w| parse_header(*w).ok());
+                (Content::Malformed(e), header.map_or(1, |(_, len)| len))
+            }
+        },
+        Stream::Sdma(version) => match sdma::Packet::decode(rest, version) {
+            Ok((packet, len)) => (Content::Sdma(packet), len),
+            Err(e) => (Content::Malformed(e), 1),
+        },
+        Stream::Aql => match rest.first_chunk::<PACKET_WORDS>() {
+            Some(words) => {
+                let packet = aql::Packet::decode(words);
+                (
+                    packet.map_or_else(Content::Malformed, Content::Aql),
+                    PACKET_WORDS,
+                )
+            }
+            None => {
+                let (need, have) = (PACKET_WORDS, rest.len());
+                (
+                    Content::Malformed(Malformed::Truncated { need, have }),
+                    have,
+                )
+            }
+        },
+    }
+}
+
+impl<'w> Iterator for Lines<'w> {
+    type Item = Line<'w>;
+
+    fn next(&mut self) -> Option<Line<'w>> {
+        let rest = self.words.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let (content, len) = packet(self.stream, rest);
+        // A packet that is cut off ends with the words; none is empty.
+        let words = rest.get(..len.max(1)).unwrap_or(rest);
+        let at = self.at;
+        self.at = at.saturating_add(words.len());
+        Some(Line { at, words, content })
     }
 }
 

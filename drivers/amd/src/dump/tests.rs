@@ -124,6 +124,21 @@ proptest! {
         }
     }
 
+    /// Lines hand out every word once, in order, and say themselves whether they are packets.
+    #[test]
+    fn lines_cover_the_words(words in likely()) {
+        for stream in streams() {
+            let mut covered = Vec::new();
+            for line in Dump::new(stream, &words).lines() {
+                prop_assert_eq!(line.at, covered.len());
+                prop_assert!(!line.words.is_empty());
+                covered.extend_from_slice(line.words);
+                prop_assert_eq!(line.malformed().is_some(), line.to_string().starts_with("??"));
+            }
+            prop_assert_eq!(&covered, &words);
+        }
+    }
+
     #[test]
     fn packets_come_back(words in likely()) {
         for at in 0..words.len() {

@@ -24,7 +24,7 @@ pub mod wait_reg_mem;
 use crate::malformed::Malformed;
 use hcq_nostd::value::Value;
 
-pub use packet::Packet;
+pub use packet::{Packet, PacketText};
 pub use program::Program;
 pub use queue::Pm4Compute;
 

@@ -57,7 +57,7 @@ impl WriteLinear {
             have: words.len(),
         };
         let &[header, low, high, count] = words.first_chunk().ok_or(truncated(1))?;
-        if header & 0xff != op::WRITE.into() {
+        if header & 0xff != u32::from(op::WRITE) {
             return Err(Malformed::Opcode {
                 opcode: header & 0xff,
             });
