@@ -482,4 +482,4 @@ impl ShaderMemory for View<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

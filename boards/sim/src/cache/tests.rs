@@ -1,7 +1,7 @@
 //! What is stale, and for how long.
 #![allow(unsafe_code, reason = "pages of the tests are reached by address")]
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::ptr::NonNull;
 
 use proptest::prelude::*;
@@ -11,7 +11,9 @@ use super::*;
 /// A run of pages from one address on.
 pub(crate) struct Pages {
     base: u64,
-    bytes: Box<[UnsafeCell<u8>]>,
+    _words: Vec<u64>,
+    first: *mut u8,
+    len: u64,
     pub(crate) mtype: Cell<Mtype>,
     pub(crate) heap: Cell<Heap>,
     pub(crate) gone: Cell<bool>,
@@ -25,11 +27,12 @@ const BASE: u64 = 0x7000_0000_0000;
 
 impl Pages {
     pub(crate) fn new(len: usize) -> Self {
-        // Eight bytes more, to begin at a multiple of eight.
-        let bytes = (0..len + 8).map(|_| UnsafeCell::new(0)).collect();
+        let mut words = vec![0u64; len.div_ceil(8)];
         Self {
             base: BASE,
-            bytes,
+            first: words.as_mut_ptr().cast(),
+            _words: words,
+            len: len as u64,
             mtype: Cell::new(Mtype::Rw),
             heap: Cell::new(Heap::Local),
             gone: Cell::new(false),
@@ -37,10 +40,6 @@ impl Pages {
             seam: Cell::new(u64::MAX),
             asked: Cell::new(0),
         }
-    }
-
-    fn len(&self) -> u64 {
-        self.bytes.len() as u64 - 8
     }
 
     /// What the host sees.
@@ -64,19 +63,17 @@ impl AddressSpace for Pages {
             reason,
         };
         let at = address.wrapping_sub(self.base);
-        if at >= self.len() || self.gone.get() {
+        if at >= self.len || self.gone.get() {
             return Err(fault(PageFaultReason::NotPresent));
         }
         if need == Need::Write && self.read_only.get() {
             return Err(fault(PageFaultReason::ReadOnly));
         }
-        let first = self.bytes.as_ptr().cast::<u8>().cast_mut();
-        let shift = first.addr().next_multiple_of(8) - first.addr();
-        // SAFETY: `at` is below the length, and the eight bytes more make room for the shift.
-        let host = unsafe { first.add(shift + at as usize) };
+        // SAFETY: `at` is below the length.
+        let host = unsafe { self.first.add(at as usize) };
         let seam = self.seam.get();
         let len = len
-            .min(self.len() - at)
+            .min(self.len - at)
             .min(seam.checked_sub(at % seam).unwrap_or(u64::MAX));
         Ok(Extent {
             host: NonNull::new(host).expect("it is in a slice"),
