@@ -31,6 +31,9 @@ pub enum Command {
     /// List devices: what is there, what is not and why
     #[command(after_help = EXIT_CODES)]
     Devices(DevicesArgs),
+    /// Say in words what the words of a queue mean
+    #[command(after_help = EXIT_CODES)]
+    Decode(DecodeArgs),
 }
 
 impl Command {
@@ -40,6 +43,7 @@ impl Command {
             Self::Run(args) => args.json,
             Self::Selftest(args) => args.json,
             Self::Devices(args) => args.json,
+            Self::Decode(args) => args.json,
         }
     }
 }
@@ -86,6 +90,40 @@ pub struct DevicesArgs {
     /// Print one JSON object instead of text; errors too
     #[arg(long)]
     pub json: bool,
+}
+
+/// `hcq decode`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct DecodeArgs {
+    /// The words: little-endian, 4 bytes each; `-` reads standard input
+    pub file: PathBuf,
+    /// What the words are
+    #[arg(long, value_enum, value_name = "F")]
+    pub format: Format,
+    /// The chip that reads them, such as gfx1100: its names of registers and bits; pm4 needs it
+    #[arg(long, value_name = "C")]
+    pub chip: Option<String>,
+    /// The copy engine's version, such as 6.0.0; sdma needs it or the chip
+    #[arg(long, value_name = "V")]
+    pub sdma_version: Option<String>,
+    /// The file is text: hexadecimal words; commas, brackets, quotes and `#` comments are ignored
+    #[arg(long)]
+    pub hex: bool,
+    /// Print one JSON object instead of lines; errors too
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What words are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[non_exhaustive]
+pub enum Format {
+    /// AMD: packets of the compute engine
+    Pm4,
+    /// AMD: 64-byte packets of the compute engine
+    Aql,
+    /// AMD: packets of the copy engine
+    Sdma,
 }
 
 #[cfg(test)]

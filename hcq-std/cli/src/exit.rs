@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// All went well.
     Ok = 0,
-    /// An output differs from what was expected, or a behaviour failed.
+    /// An output differs from what was expected, a behaviour failed, or words are no packet.
     Check = 1,
     /// The command line, the job file, or a file that it names is wrong.
     Usage = 2,
@@ -24,7 +24,7 @@ pub enum Exit {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    a check failed: an output differs from its expected file, or a behaviour failed
+  1    a check failed: an output differs, a behaviour failed, or words are no packet
   2    a mistake in the command line, in the job file, or in a file that the job names
   3    the device is absent, refused the work, or failed
   4    a file could not be read or written

@@ -21,6 +21,7 @@ use interrupt::Interrupt;
 pub mod args;
 pub mod compile;
 pub mod data;
+pub mod decode;
 pub mod devices;
 pub mod exit;
 pub mod failure;
@@ -51,6 +52,7 @@ pub fn main() -> ExitCode {
         }
         Command::Selftest(args) => selftest::selftest(args, &interrupt),
         Command::Devices(args) => devices::devices(args),
+        Command::Decode(args) => decode::decode(args, &interrupt),
     });
     match result {
         Ok(exit) => exit.into(),

@@ -14,6 +14,7 @@ fn help_documents_the_exit_codes() {
         &["run", "--help"],
         &["selftest", "--help"],
         &["devices", "--help"],
+        &["decode", "--help"],
     ] {
         let run = job.hcq(args);
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{args:?}");
