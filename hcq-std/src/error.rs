@@ -61,6 +61,18 @@ pub enum Error {
         /// The system's answer.
         errno: Errno,
     },
+    /// A device's kernel driver refused a call.
+    #[error("{device}: {operation} failed: {errno}; {hint}")]
+    Driver {
+        /// The device's name.
+        device: String,
+        /// Which call, for what.
+        operation: String,
+        /// The driver's answer.
+        errno: Errno,
+        /// What it means, and what a person can do.
+        hint: String,
+    },
     /// A thread could not be started.
     #[error(
         "a worker thread could not be started: {0}; the limit on threads (ulimit -u) may be reached"
@@ -218,17 +230,22 @@ pub enum Error {
         /// Why not, and what to do.
         reason: String,
     },
-    /// A shared object has no such symbol.
-    #[error(
-        "{path} has no symbol `{symbol}`: {reason}; a kernel must be visible (HCQ_KERNEL sees to that) and extern \"C\"",
-        path = path.display()
-    )]
+    /// A program has no such kernel.
+    #[error("{path} has no symbol `{symbol}`: {reason}", path = named(path))]
     MissingSymbol {
-        /// The shared object.
+        /// The file; empty for a program that was loaded from memory.
         path: PathBuf,
         /// The symbol.
         symbol: String,
-        /// What the loader says.
+        /// What the loader says, or what it has.
+        reason: String,
+    },
+    /// A program or kernel that this device cannot run.
+    #[error("{what} cannot be used: {reason}")]
+    Program {
+        /// What it is.
+        what: String,
+        /// Why not, and what would do.
         reason: String,
     },
     /// A variable that the recording did not declare.
@@ -317,6 +334,15 @@ pub enum Error {
     /// Something inside this crate does not fit together. Please report it.
     #[error("internal error, please report it: {0}")]
     Internal(&'static str),
+}
+
+/// A program's path, or what stands for one.
+fn named(path: &std::path::Path) -> String {
+    if path.as_os_str().is_empty() {
+        "the program".into()
+    } else {
+        path.display().to_string()
+    }
 }
 
 impl Error {

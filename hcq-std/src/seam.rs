@@ -7,6 +7,8 @@
 //! This module alone makes system calls, and is one of the rooms for `unsafe`.
 #![allow(unsafe_code, reason = "this is the room for system calls")]
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -14,7 +16,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use crate::heap::lock;
 
 /// An error number of the kernel. An open set: kernels invent new ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +44,16 @@ impl Errno {
     pub const INVAL: Self = Self(libc::EINVAL);
     /// Function not implemented.
     pub const NOSYS: Self = Self(libc::ENOSYS);
+    /// Bad address.
+    pub const FAULT: Self = Self(libc::EFAULT);
+    /// Not supported.
+    pub const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
+    /// No space left: a table of the kernel is full.
+    pub const NOSPC: Self = Self(libc::ENOSPC);
+    /// An error of the hardware or of its bus.
+    pub const IO: Self = Self(libc::EIO);
+    /// Time was over.
+    pub const TIME: Self = Self(libc::ETIME);
 
     /// The symbolic name, `E?` when this crate has none for it.
     pub fn name(self) -> &'static str {
@@ -64,6 +79,13 @@ impl Errno {
             libc::EFAULT => "EFAULT",
             libc::EFBIG => "EFBIG",
             libc::ETIMEDOUT => "ETIMEDOUT",
+            libc::ETIME => "ETIME",
+            libc::ENOSPC => "ENOSPC",
+            libc::EEXIST => "EEXIST",
+            libc::ESRCH => "ESRCH",
+            libc::EBADF => "EBADF",
+            libc::EADDRINUSE => "EADDRINUSE",
+            libc::EOPNOTSUPP => "EOPNOTSUPP",
             _ => "E?",
         }
     }
@@ -141,6 +163,48 @@ pub struct MapRequest<'a> {
     pub fixed: Option<NonNull<u8>>,
 }
 
+/// Whose a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's number.
+    pub user: u32,
+    /// The group's number.
+    pub group: u32,
+    /// Permission bits, as `chmod` takes them.
+    pub mode: u32,
+}
+
+/// What a system keeps for all its users: one value of a type.
+///
+/// Kernel drivers keep state for each process that outlives every open file: KFD has one object for an address space, with
+/// one event page and one address space on each GPU, which belongs to the render node that it was acquired with. Whoever
+/// opens a second device of that system has to find what the first one did; so it is kept beside the calls themselves.
+/// Values hold nothing that refers to the system, or neither would ever go.
+#[derive(Debug, Default)]
+pub struct Shared {
+    values: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+}
+
+impl Shared {
+    /// The value of this type, made by `make` if there is none.
+    pub fn get_or_init<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut values = lock(&self.values);
+        let found = values.get(&TypeId::of::<T>()).map(Arc::clone);
+        if let Some(Ok(value)) = found.map(Arc::downcast) {
+            return value;
+        }
+        let value = Arc::new(make());
+        values.insert(TypeId::of::<T>(), Arc::<T>::clone(&value));
+        value
+    }
+
+    /// The value of this type, if there is one.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let value = lock(&self.values).get(&TypeId::of::<T>()).map(Arc::clone)?;
+        value.downcast().ok()
+    }
+}
+
 /// The calls that a device makes. All of them may come from any thread.
 pub trait System: Send + Sync + fmt::Debug {
     /// Opens a file.
@@ -178,7 +242,8 @@ pub trait System: Send + Sync + fmt::Debug {
     /// Ends a mapping.
     ///
     /// # Safety
-    /// `address` and `len` are those of a mapping of this system that nothing uses any more.
+    /// `address` and `len` are those of a mapping of this system, or of whole pages of one without a file, and nothing
+    /// uses them any more.
     ///
     /// # Errors
     /// The kernel's number.
@@ -195,6 +260,30 @@ pub trait System: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's number.
     fn read(&self, path: &Path, limit: usize) -> Result<Vec<u8>, Errno>;
+
+    /// The names in a directory, in no order; names that are not UTF-8 are left out. A system without directories has
+    /// none.
+    ///
+    /// # Errors
+    /// The kernel's number.
+    fn list(&self, path: &Path) -> Result<Vec<String>, Errno> {
+        let _ = path;
+        Err(Errno::NOENT)
+    }
+
+    /// Whose a file is, for advice on permissions.
+    ///
+    /// # Errors
+    /// The kernel's number.
+    fn owner(&self, path: &Path) -> Result<Owner, Errno> {
+        let _ = path;
+        Err(Errno::NOSYS)
+    }
+
+    /// What this system keeps for all its users. A system without drivers that keep state of their own shares nothing.
+    fn shared(&self) -> Arc<Shared> {
+        Arc::default()
+    }
 
     /// Sleeps while `word` holds `expected`, until it is woken or the time is over. It may return early.
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout: Duration);
@@ -330,6 +419,41 @@ impl System for Linux {
         Ok(bytes)
     }
 
+    fn list(&self, path: &Path) -> Result<Vec<String>, Errno> {
+        let errno = |e: std::io::Error| Errno(e.raw_os_error().unwrap_or(libc::EIO));
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(errno)? {
+            names.extend(entry.map_err(errno)?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn owner(&self, path: &Path) -> Result<Owner, Errno> {
+        use std::os::unix::fs::MetadataExt;
+        let errno = |e: std::io::Error| Errno(e.raw_os_error().unwrap_or(libc::EIO));
+        let metadata = std::fs::metadata(path).map_err(errno)?;
+        Ok(Owner {
+            user: metadata.uid(),
+            group: metadata.gid(),
+            mode: metadata.mode() & 0o7777,
+        })
+    }
+
+    fn shared(&self) -> Arc<Shared> {
+        // A child of `fork` has an address space of its own and nothing of the parent's in it that drivers would honour.
+        static SHARED: Mutex<Option<(u32, Arc<Shared>)>> = Mutex::new(None);
+        let process = std::process::id();
+        let mut slot = lock(&SHARED);
+        match &*slot {
+            Some((owner, shared)) if *owner == process => Arc::clone(shared),
+            _ => {
+                let shared = Arc::<Shared>::default();
+                *slot = Some((process, Arc::clone(&shared)));
+                shared
+            }
+        }
+    }
+
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout: Duration) {
         let time = libc::timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -370,6 +494,16 @@ impl System for Linux {
             .wrapping_mul(1_000_000_000)
             .wrapping_add(rest.unwrap_or(0))
     }
+}
+
+/// Bytes of a page of this system's memory.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: asks for a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes)
+        .ok()
+        .filter(|n| n.is_power_of_two())
+        .unwrap_or(4096)
 }
 
 /// The path as the loader of shared objects takes it; `None` if it holds a zero byte.
@@ -446,6 +580,30 @@ mod tests {
                 .len(),
             3
         );
+    }
+
+    #[test]
+    fn directories_are_listed_and_owners_known() {
+        let names = Linux.list(Path::new("/proc/self")).expect("procfs");
+        assert!(names.iter().any(|n| n == "comm"));
+        assert_eq!(Linux.list(Path::new("/nowhere")), Err(Errno::NOENT));
+        let owner = Linux
+            .owner(Path::new("/dev/zero"))
+            .expect("every Linux has it");
+        assert_eq!((owner.user, owner.group, owner.mode), (0, 0, 0o666));
+        assert_eq!(Linux.owner(Path::new("/nowhere")), Err(Errno::NOENT));
+        assert!(page_bytes() >= 4096);
+    }
+
+    #[test]
+    fn shared_values_are_one_per_type() {
+        struct Mark(u32);
+        let shared = Linux.shared();
+        assert!(shared.get::<Mark>().is_none());
+        let mark = shared.get_or_init(|| Mark(7));
+        let again = Linux.shared().get_or_init(|| Mark(8));
+        assert!(Arc::ptr_eq(&mark, &again));
+        assert_eq!(Linux.shared().get::<Mark>().map(|m| m.0), Some(7));
     }
 
     #[test]

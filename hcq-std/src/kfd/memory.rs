@@ -1,10 +1,21 @@
 //! Memory of GPUs.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use super::Gpu;
+use hcq_uapi::kfd::{
+    AllocMemFlags, kfd_ioctl_alloc_memory_of_gpu_args, kfd_ioctl_free_memory_of_gpu_args,
+    kfd_ioctl_get_available_memory_args,
+};
+
+use super::call::{call, give_back, map, unmap};
+use super::process::Version;
+use super::reservation::Reservation;
+use super::{Gpu, advice};
 use crate::Error;
+use crate::heap::lock;
+use crate::seam::{Errno, page_bytes};
 
 /// Where memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,22 +36,102 @@ pub(crate) struct MemoryRequest {
     pub(crate) host_visible: bool,
     /// Not kept in the GPU's caches: what host and GPU exchange while both run.
     pub(crate) uncached: bool,
+    /// GPU and host see each other's writes while a program runs. Uncached memory is coherent too.
+    pub(crate) coherent: bool,
     pub(crate) executable: bool,
     /// An object of its own with exactly these pages, as Linux 6.12 wants rings, pointer pages and context areas to be.
     /// All are now; the flag says that it must stay so.
     pub(crate) exact: bool,
-    /// One range of physical addresses.
+    /// One range of physical addresses; device memory only. Kernels before interface 1.16 do not promise it.
     pub(crate) contiguous: bool,
 }
 
+impl MemoryRequest {
+    /// Device memory that the host does not see.
+    pub(crate) const fn vram(bytes: usize) -> Self {
+        Self {
+            bytes,
+            place: Place::Vram,
+            host_visible: false,
+            uncached: false,
+            coherent: false,
+            executable: false,
+            exact: false,
+            contiguous: false,
+        }
+    }
+
+    /// Host memory that GPUs do not cache.
+    pub(crate) const fn gtt(bytes: usize) -> Self {
+        Self {
+            place: Place::Gtt,
+            host_visible: true,
+            uncached: true,
+            coherent: true,
+            ..Self::vram(bytes)
+        }
+    }
+
+    pub(crate) const fn host_visible(self) -> Self {
+        Self {
+            host_visible: true,
+            ..self
+        }
+    }
+
+    pub(crate) const fn executable(self) -> Self {
+        Self {
+            executable: true,
+            ..self
+        }
+    }
+
+    pub(crate) const fn exact(self) -> Self {
+        Self {
+            exact: true,
+            ..self
+        }
+    }
+
+    fn flags(&self, version: Version) -> AllocMemFlags {
+        let mut flags = AllocMemFlags::WRITABLE | AllocMemFlags::NO_SUBSTITUTE;
+        match self.place {
+            Place::Vram => {
+                flags |= AllocMemFlags::VRAM;
+                flags.set(AllocMemFlags::PUBLIC, self.host_visible);
+                let contiguous = self.contiguous && version >= Version::CONTIGUOUS;
+                flags.set(AllocMemFlags::CONTIGUOUS, contiguous);
+            }
+            Place::Gtt => flags |= AllocMemFlags::GTT,
+        }
+        flags.set(AllocMemFlags::EXECUTABLE, self.executable);
+        flags.set(AllocMemFlags::COHERENT, self.coherent || self.uncached);
+        flags.set(AllocMemFlags::UNCACHED, self.uncached);
+        flags
+    }
+
+    fn is_seen(&self) -> bool {
+        self.host_visible || self.place == Place::Gtt
+    }
+}
+
 /// Memory that a GPU sees. Dropped: unmapped from all GPUs, then freed.
+///
+/// Rings of gfx7 and gfx8, which are mapped twice in a row (`AQL_QUEUE_MEM`), are not supported; nor are those chips.
 #[derive(Debug)]
 pub(crate) struct Bo {
     gpu: Arc<Gpu>,
     handle: u64,
+    /// The addresses, for memory that has its own.
+    room: Option<Reservation>,
     cpu: Option<NonNull<u8>>,
     address: u64,
     len: usize,
+    device_local: bool,
+    /// GPUs that it is mapped to.
+    gpus: Mutex<Vec<u32>>,
+    /// Somebody may still use it whom nobody can stop.
+    abandoned: AtomicBool,
 }
 
 // SAFETY: a plain range; who may access it when is its owner's business.
@@ -61,39 +152,317 @@ impl Bo {
         self.address
     }
 
-    /// Bytes mapped, whole pages.
+    /// Bytes: whole pages, or those that were registered.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
-}
 
-impl Gpu {
-    /// Allocates memory and maps it for this GPU. VRAM is not zeroed, GTT is.
-    pub(crate) fn allocate(self: &Arc<Self>, request: &MemoryRequest) -> Result<Bo, Error> {
-        let _ = request;
-        Err(Error::Internal("KFD is being written"))
+    /// Whose it is.
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
     }
 
-    /// Makes the pages of caller memory known to this GPU. [`Bo::address`] is that of `cpu` itself.
+    /// Leaves it as it is until the process ends: a queue that does not stop uses it.
+    pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes it out of the address spaces of all GPUs.
+    fn leave(&self) {
+        let mut gpus = lock(&self.gpus);
+        let process = self.gpu.process();
+        let (system, file) = (&**process.system(), process.file());
+        // Twice at most: what a driver in the middle of a reset refuses, it takes a moment later.
+        gpus.retain(|&gpu| {
+            let refused = || unmap(system, file, self.handle, &[gpu]).0 == 0;
+            refused() && refused()
+        });
+    }
+}
+
+impl Drop for Bo {
+    fn drop(&mut self) {
+        if self.abandoned.load(Ordering::Relaxed) {
+            if let Some(room) = self.room.take() {
+                room.keep();
+            }
+            return;
+        }
+        self.leave();
+        let process = self.gpu.process();
+        let free = kfd_ioctl_free_memory_of_gpu_args {
+            handle: self.handle,
+        };
+        let freed = give_back(&**process.system(), process.file(), free);
+        if let (Err(_), Some(room)) = (freed, self.room.take()) {
+            // A GPU may still translate these addresses: nothing else may get them.
+            room.keep();
+        }
+    }
+}
+
+/// A step of an allocation that failed: the call, and the answer.
+type Step = (&'static str, Errno);
+
+impl Gpu {
+    /// Allocates memory and maps it for this GPU. VRAM is not promised to be zeroed, GTT is.
+    pub(crate) fn allocate(self: &Arc<Self>, request: &MemoryRequest) -> Result<Bo, Error> {
+        let page = page_bytes();
+        let too_large = Error::OutOfMemory {
+            bytes: request.bytes as u64,
+            errno: Errno::NOMEM,
+        };
+        let Some(len) = request.bytes.max(1).checked_next_multiple_of(page) else {
+            return Err(too_large);
+        };
+        if len > isize::MAX as usize {
+            return Err(too_large);
+        }
+        // Large pages and large fragments of the GPU's page tables.
+        let align = match len {
+            0x20_0000.. => 0x20_0000,
+            0x1_0000.. => 0x1_0000,
+            _ => page,
+        };
+        let room =
+            Reservation::new(self.process().system(), len, align.max(page)).map_err(|errno| {
+                Error::OutOfMemory {
+                    bytes: request.bytes as u64,
+                    errno,
+                }
+            })?;
+        let flags = request.flags(self.process().version());
+        self.check_range(room.address(), len)?;
+        self.create(room, len, flags, request.is_seen())
+            .map_err(|step| self.explain(step, request))
+    }
+
+    /// All addresses that GPUs have must lie in the range that the kernel gives to memory.
+    fn check_range(&self, address: u64, len: usize) -> Result<(), Error> {
+        let apertures = self.apertures();
+        let last = address.saturating_add(len as u64 - 1);
+        if apertures.gpuvm_limit != 0
+            && (address < apertures.gpuvm_base || last > apertures.gpuvm_limit)
+        {
+            return Err(Error::Address {
+                address,
+                reason: "it is outside the addresses that the GPU can have",
+            });
+        }
+        Ok(())
+    }
+
+    fn create(
+        self: &Arc<Self>,
+        room: Reservation,
+        len: usize,
+        flags: AllocMemFlags,
+        seen: bool,
+    ) -> Result<Bo, Step> {
+        let process = self.process();
+        let (system, file) = (&**process.system(), process.file());
+        let mut argument = kfd_ioctl_alloc_memory_of_gpu_args {
+            va_addr: room.address(),
+            size: len as u64,
+            gpu_id: self.node().gpu_id,
+            flags,
+            ..Default::default()
+        };
+        call(system, file, &mut argument).map_err(|e| ("ALLOC_MEMORY_OF_GPU", e))?;
+        let (cpu, address) = (seen.then(|| room.start()), room.address());
+        // From here on whatever fails drops the object, and with it what there is of it.
+        let bo = Bo {
+            gpu: Arc::clone(self),
+            handle: argument.handle,
+            room: Some(room),
+            cpu,
+            address,
+            len,
+            device_local: flags.contains(AllocMemFlags::VRAM),
+            gpus: Mutex::default(),
+            abandoned: AtomicBool::new(false),
+        };
+        if let (true, Some(room)) = (seen, &bo.room) {
+            room.place((self.render(), argument.mmap_offset))
+                .map_err(|e| ("mmap of the render node", e))?;
+        }
+        self.map(&bo, &[self.node().gpu_id])?;
+        Ok(bo)
+    }
+
+    /// Maps memory to GPUs: to all of them, or to none more than before.
+    fn map(&self, bo: &Bo, gpus: &[u32]) -> Result<(), Step> {
+        let process = self.process();
+        let (system, file) = (&**process.system(), process.file());
+        let mut mapped = lock(&bo.gpus);
+        let (done, result) = map(system, file, bo.handle, gpus);
+        if result.is_err() && done > 0 {
+            let (undone, _) = unmap(
+                system,
+                file,
+                bo.handle,
+                gpus.get(..done).unwrap_or_default(),
+            );
+            // What could not be undone is undone with the rest, when the memory goes.
+            mapped.extend(gpus.get(undone..done).unwrap_or_default());
+        }
+        result.map_err(|e| ("MAP_MEMORY_TO_GPU", e))?;
+        mapped.extend(gpus);
+        Ok(())
+    }
+
+    fn explain(&self, (operation, errno): Step, request: &MemoryRequest) -> Error {
+        let vram = request.place == Place::Vram;
+        let whole = self.node().visible_bytes() >= self.node().vram_bytes();
+        if errno == Errno::INVAL && vram && request.host_visible && !whole {
+            return self.failed(operation, errno, advice::small_bar(self.node()));
+        }
+        if errno == Errno::NOMEM {
+            return match self.available_vram() {
+                Some(free) if vram && free < request.bytes as u64 => self.failed(
+                    operation,
+                    errno,
+                    format!(
+                        "{} bytes of device memory were asked for, {free} are free; free buffers, or end other \
+                         processes that use the GPU",
+                        request.bytes
+                    ),
+                ),
+                _ => Error::OutOfMemory {
+                    bytes: request.bytes as u64,
+                    errno,
+                },
+            };
+        }
+        self.failed(operation, errno, advice::memory(errno).into())
+    }
+
+    /// Bytes of device memory that can be allocated now, if the kernel tells.
+    pub(crate) fn available_vram(&self) -> Option<u64> {
+        let process = self.process();
+        let mut argument = kfd_ioctl_get_available_memory_args {
+            gpu_id: self.node().gpu_id,
+            ..Default::default()
+        };
+        call(&**process.system(), process.file(), &mut argument).ok()?;
+        Some(argument.available)
+    }
+
+    /// Makes caller memory known to this GPU: the pages that it lies on. [`Bo::cpu`] is `cpu`; [`Bo::address`] is the same
+    /// address, unless these pages are known already by another registration: then it is one of its own.
+    ///
+    /// The kernel takes pages that can be written only, whatever `writable` says of the GPU.
     pub(crate) fn register(
         self: &Arc<Self>,
         cpu: NonNull<u8>,
         bytes: usize,
         writable: bool,
     ) -> Result<Bo, Error> {
-        let _ = (cpu, bytes, writable);
-        Err(Error::Internal("KFD is being written"))
+        let page = page_bytes();
+        let address = cpu.as_ptr().expose_provenance();
+        let start = address & !(page - 1);
+        let refused = Error::Address {
+            address: address as u64,
+            reason: "no such range can be registered",
+        };
+        let end = address
+            .checked_add(bytes.max(1))
+            .and_then(|end| end.checked_next_multiple_of(page));
+        let Some(end) = end else {
+            return Err(refused);
+        };
+        let len = end - start;
+        let failed =
+            |(operation, errno): Step| self.failed(operation, errno, advice::userptr(errno).into());
+        match self.adopt(cpu, (start, len), bytes, None, writable) {
+            Ok(bo) => return Ok(bo),
+            // The GPU may have something at these addresses: another registration of a page of these.
+            Err((_, Errno::INVAL)) => {}
+            Err(step) => return Err(failed(step)),
+        }
+        let room = Reservation::new(self.process().system(), len, page).map_err(|errno| {
+            Error::OutOfMemory {
+                bytes: bytes as u64,
+                errno,
+            }
+        })?;
+        self.adopt(cpu, (start, len), bytes, Some(room), writable)
+            .map_err(failed)
     }
 
-    /// Maps memory of this GPU for a peer too; refused in words if no link joins them.
+    fn adopt(
+        self: &Arc<Self>,
+        cpu: NonNull<u8>,
+        (start, len): (usize, usize),
+        bytes: usize,
+        room: Option<Reservation>,
+        writable: bool,
+    ) -> Result<Bo, Step> {
+        let process = self.process();
+        let base = room.as_ref().map_or(start as u64, Reservation::address);
+        let mut flags = AllocMemFlags::USERPTR
+            | AllocMemFlags::NO_SUBSTITUTE
+            | AllocMemFlags::COHERENT
+            | AllocMemFlags::UNCACHED;
+        flags.set(AllocMemFlags::WRITABLE, writable);
+        let mut argument = kfd_ioctl_alloc_memory_of_gpu_args {
+            va_addr: base,
+            size: len as u64,
+            mmap_offset: start as u64,
+            gpu_id: self.node().gpu_id,
+            flags,
+            ..Default::default()
+        };
+        call(&**process.system(), process.file(), &mut argument)
+            .map_err(|e| ("ALLOC_MEMORY_OF_GPU of host memory", e))?;
+        let offset = (cpu.as_ptr().expose_provenance() - start) as u64;
+        let bo = Bo {
+            gpu: Arc::clone(self),
+            handle: argument.handle,
+            room,
+            cpu: Some(cpu),
+            address: base + offset,
+            len: bytes,
+            device_local: false,
+            gpus: Mutex::default(),
+            abandoned: AtomicBool::new(false),
+        };
+        self.map(&bo, &[self.node().gpu_id])?;
+        Ok(bo)
+    }
+
+    /// Maps memory of this GPU for a peer too; refused in words if no way joins them.
     pub(crate) fn share(&self, bo: &Bo, peer: &Self) -> Result<(), Error> {
-        let _ = (bo, peer);
-        Err(Error::Internal("KFD is being written"))
+        let gpu_id = peer.node().gpu_id;
+        if lock(&bo.gpus).contains(&gpu_id) {
+            return Ok(());
+        }
+        if !self.process().is_same(peer.process()) {
+            return Err(Error::OtherDevice { what: "buffer" });
+        }
+        // Host memory is within reach of all.
+        if bo.device_local && !peer.reaches(self) {
+            return Err(self.failed(
+                format!("sharing memory with {}", peer.name()),
+                Errno::OPNOTSUPP,
+                advice::no_link(self.node(), peer.node()),
+            ));
+        }
+        self.map(bo, &[gpu_id]).map_err(|(operation, errno)| {
+            let operation = format!("{operation} of {}", peer.name());
+            self.failed(operation, errno, advice::peer(errno).into())
+        })
+    }
+
+    /// Whether this GPU has a way to the other's memory.
+    pub(crate) fn reaches(&self, other: &Self) -> bool {
+        self.node().gpu_id == other.node().gpu_id
+            || self.node().link_to(other.node().index).is_some()
     }
 
     /// Takes memory out of the address spaces of all GPUs: accesses are faults from now on. The host still sees it.
     pub(crate) fn unmap(&self, bo: &Bo) {
-        let _ = bo;
+        bo.leave();
     }
 
     /// Gives memory back; the same as dropping it.

@@ -2,22 +2,27 @@
 //!
 //! [`Process`] is the kernel's object for this process, [`Node`] what its topology says of a GPU, [`Gpu`] an opened one,
 //! [`Bo`] memory of it, [`HwQueue`] a hardware queue. Memory and queues own what they hold and give it back when they are
-//! dropped, so that no path, failing or not, leaves anything behind.
+//! dropped, so that no path, failing or not, leaves anything behind. Only the kernel's own per-process state stays: see
+//! [`System::shared`](crate::seam::System::shared).
 //!
 //! Everything is asked through [`System`](crate::seam::System). No packet is known here.
 
+pub(crate) mod advice;
+mod call;
 mod clock;
 mod event;
 mod gpu;
 mod memory;
 mod process;
 mod queue;
+mod reservation;
+mod text;
 mod topology;
 
 pub(crate) use clock::{Calibration, Clocks};
-pub(crate) use event::{SignalEvent, Woken};
+pub(crate) use event::{Seen, SignalEvent, Woken};
 pub(crate) use gpu::Gpu;
 pub(crate) use memory::{Bo, MemoryRequest, Place};
-pub(crate) use process::Process;
+pub(crate) use process::{Process, Version, survey};
 pub(crate) use queue::{HwQueue, NoQueue, QueueRequest, QueueType};
-pub(crate) use topology::{Bank, IpBlock, Link, Node};
+pub(crate) use topology::{Bank, GC_HWID, IpBlock, Link, NBIF_HWID, Node, SDMA_HWID};
