@@ -123,6 +123,7 @@ compile_error!(
 pub mod arena;
 pub mod args;
 pub mod fault;
+pub mod graph;
 pub mod mem;
 pub mod patch;
 pub mod plan;

@@ -41,6 +41,7 @@ pub(crate) mod op {
 pub(crate) mod word {
     pub(crate) const FIRST: usize = 2;
     pub(crate) const SECOND: usize = 4;
+    pub(crate) const ARGS: usize = 4;
     pub(crate) const THIRD: usize = 6;
     pub(crate) const GROUPS: usize = 6;
     pub(crate) const LOCAL: usize = 9;

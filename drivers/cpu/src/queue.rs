@@ -183,16 +183,17 @@ impl ComputeQueue for Compute<'_> {
             },
         };
         let block = &launch.kernargs;
-        block.device_address(block.len()).ok_or(beyond)?;
-        let args = block.device_address(0).ok_or(beyond)?;
+        block.address(block.len()).ok_or(beyond)?;
+        let args = block.address(0).ok_or(beyond)?;
         let align = program.args_align(launch.args).max(1);
-        if !args.is_multiple_of(align) {
+        let align_log2 = u8::try_from(align.trailing_zeros()).unwrap_or(u8::MAX);
+        let aligned = Fit::aligned(64, align_log2);
+        if let Value::Imm(value) = args
+            && !value.is_multiple_of(align)
+        {
             return Err(RecordError::Misfit {
                 operand: Operand::Kernargs,
-                misfit: Misfit::Misaligned {
-                    value: args,
-                    align_log2: u8::try_from(align.trailing_zeros()).unwrap_or(u8::MAX),
-                },
+                misfit: Misfit::Misaligned { value, align_log2 },
             });
         }
         let own = program.local_memory();
@@ -212,13 +213,17 @@ impl ComputeQueue for Compute<'_> {
             };
             let exec = Exec {
                 kernel: program.entry(),
-                args,
+                args: args.imm().unwrap_or(0),
                 args_size: u32::try_from(args_size).map_err(|_| too_large)?,
                 groups: known(launch.groups, Operand::Groups)?,
                 local: known(launch.local, Operand::Local)?,
                 local_memory,
             };
             c.words(&Packet::Exec(exec).encode());
+            if let Value::Var(_) = args {
+                c.set_pair(word::ARGS, args, aligned)
+                    .operand(Operand::Kernargs)?;
+            }
             for (at, sizes) in [(word::GROUPS, launch.groups), (word::LOCAL, launch.local)] {
                 for (at, value) in (at..).zip(sizes) {
                     if matches!(value, Value::Var(_)) {

@@ -556,6 +556,12 @@ impl<'t> PatchTable<'t> {
         self.derived_index(var.0).is_some()
     }
 
+    /// Whether the variables from `first` on, and no others, are computed.
+    pub(crate) fn derived_from(&self, first: u32) -> bool {
+        let computed = self.vars.checked_sub(first).map(|n| n as usize);
+        computed == Some(self.derived.len()) && self.derived.iter().all(|d| d.out >= first)
+    }
+
     #[inline]
     pub(super) fn derived_index(&self, var: u32) -> Option<usize> {
         if self.derived.is_empty() {

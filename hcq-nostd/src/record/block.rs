@@ -3,7 +3,7 @@
 use super::{NameOperand, Operand, RecordError};
 use crate::mem::Region;
 use crate::patch::{Formula, POISON, PatchList, RegionId, Store};
-use crate::value::{Fit, Value};
+use crate::value::{Fit, Value, Var};
 
 /// Device-visible memory beside a queue's words: an argument block, a descriptor (QMD), a packet that a kernel reads.
 ///
@@ -14,6 +14,8 @@ pub struct Block<'r, 'm> {
     id: RegionId,
     offset: usize,
     len: usize,
+    /// The region's device address, if it is known only at launch.
+    base: Option<Var>,
 }
 
 impl<'r, 'm> Block<'r, 'm> {
@@ -33,7 +35,18 @@ impl<'r, 'm> Block<'r, 'm> {
             id,
             offset,
             len,
+            base: None,
         })
+    }
+
+    /// The same block of a region whose device address is this variable, for a recording that runs at another place than
+    /// where it is made. The address that the region has now is of no account.
+    #[must_use]
+    pub fn based_on(self, base: Var) -> Self {
+        Self {
+            base: Some(base),
+            ..self
+        }
     }
 
     /// Length in bytes.
@@ -46,13 +59,19 @@ impl<'r, 'm> Block<'r, 'm> {
         self.len == 0
     }
 
-    /// Device address of the byte at `at`.
+    /// Device address of the byte at `at`, where it is known while recording; see [`address`](Self::address).
     pub fn device_address(&self, at: usize) -> Option<u64> {
-        (at <= self.len).then(|| {
-            self.offset
-                .checked_add(at)
-                .and_then(|o| self.region.device_address(o))
-        })?
+        self.address(at)?.imm()
+    }
+
+    /// Device address of the byte at `at`: a number, or the variable that the block is [based on](Self::based_on) and an
+    /// offset. `None` past the end or past 2^64.
+    pub fn address(&self, at: usize) -> Option<Value> {
+        let offset = self.offset.checked_add(at).filter(|_| at <= self.len)?;
+        match self.base {
+            None => self.region.device_address(offset).map(Value::Imm),
+            Some(base) => Some(Value::from(base) + u64::try_from(offset).ok()?),
+        }
     }
 
     /// The same block for a shorter time.
@@ -62,6 +81,7 @@ impl<'r, 'm> Block<'r, 'm> {
             id: self.id,
             offset: self.offset,
             len: self.len,
+            base: self.base,
         }
     }
 

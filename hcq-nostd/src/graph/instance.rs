@@ -1,0 +1,655 @@
+//! A graph in memory, and its launches.
+
+use super::error::{BindError, LaunchError, Memory};
+use super::view::{Graph, Of, QueueRecord};
+use crate::mem::{Region, SharedWords};
+use crate::patch::Patcher;
+use crate::plan::Engine;
+use crate::signal::{Signal, Width};
+use crate::timeline::{Point, Submission, Timeline, WaitFor};
+use crate::value::Var;
+use crate::wait::{Policy, WaitError};
+
+/// Memory of an instance, see [`Graph::bind`].
+#[derive(Debug)]
+pub struct InstanceMemory<'m> {
+    /// One for each of [`Graph::regions`], in that order; empty ones where no bytes are needed.
+    pub regions: &'m mut [Region<'m>],
+    /// [`Graph::signal_slots`] of 16 bytes, which every device that takes part and the host reach.
+    pub signals: SharedWords<'m>,
+    /// [`Graph::state_words`].
+    pub state: &'m mut [u64],
+    /// One for each device.
+    pub points: &'m mut [Point],
+}
+
+/// Where an instance stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    InFlight,
+    /// So many queues were submitted, and then something failed.
+    Stuck(u32),
+}
+
+/// A graph in memory of its own: the values of its variables, and its last launch.
+///
+/// Values that are set go to memory with the next launch; what is in flight is not touched. Several instances of one
+/// graph are launched independently of each other, and share nothing but what their variables name.
+#[derive(Debug)]
+pub struct Instance<'m> {
+    graph: Graph<'m>,
+    patcher: Patcher<'m>,
+    regions: &'m mut [Region<'m>],
+    signals: SharedWords<'m>,
+    points: &'m mut [Point],
+    state: State,
+}
+
+/// The devices' timelines, as a wait for a launch sees them. [`DeviceTimelines`] is one over this crate's own.
+pub trait Timelines {
+    /// Whether everything up to this point of a device is complete.
+    ///
+    /// # Errors
+    /// [`WaitError`] if it can never be.
+    fn is_complete(&mut self, device: u16, point: Point) -> Result<bool, WaitError>;
+
+    /// Waits until it is; `timeout_ns` is the time without progress of that device.
+    ///
+    /// # Errors
+    /// [`WaitError`].
+    fn wait(&mut self, device: u16, point: Point, timeout_ns: u64) -> Result<(), WaitError>;
+}
+
+/// Timelines of a graph's devices, by their numbers, and one way to wait for all of them.
+#[derive(Debug)]
+pub struct DeviceTimelines<'a, 'm, P> {
+    /// A timeline for each device.
+    pub timelines: &'a mut [Timeline<'m>],
+    /// How to wait.
+    pub policy: &'a mut P,
+}
+
+impl<P: Policy> Timelines for DeviceTimelines<'_, '_, P> {
+    fn is_complete(&mut self, device: u16, point: Point) -> Result<bool, WaitError> {
+        self.wait(device, point, 0)
+            .map(|()| true)
+            .or_else(|e| match e {
+                WaitError::Timeout { .. } => Ok(false),
+                WaitError::Fault(_) => Err(e),
+            })
+    }
+
+    fn wait(&mut self, device: u16, point: Point, timeout_ns: u64) -> Result<(), WaitError> {
+        match self.timelines.get_mut(usize::from(device)) {
+            Some(t) => t.wait(point, timeout_ns, self.policy),
+            None => Err(WaitError::Timeout {
+                wanted: point.raw(),
+                seen: 0,
+                waited_ns: 0,
+            }),
+        }
+    }
+}
+
+/// What to do about an instance whose last launch still runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Busy {
+    /// Say so.
+    Refuse,
+    /// Wait; this long without progress of a device is too long.
+    Wait {
+        /// Nanoseconds.
+        timeout_ns: u64,
+    },
+}
+
+/// A signal's device address, and a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct SlotAt {
+    /// Device address.
+    pub address: u64,
+    /// The value to wait for, or to write. Zero to wait for is nothing to wait for.
+    pub value: u64,
+}
+
+/// A launch in a device's timeline. Of devices that do not take part any will do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Entry {
+    /// Covers all earlier work of the device; the graph starts there when it has come.
+    pub wait: SlotAt,
+    /// What the device signals when its part of the graph is complete.
+    pub signal: SlotAt,
+    /// The point that this stands for.
+    pub point: Point,
+}
+
+impl Entry {
+    /// A graph as this submission of a timeline. `None` for a submission that has to set a slot back
+    /// ([`Submission::reset`]): commit it with work of its own, and plan the next one for the graph.
+    pub fn of(timeline: &Timeline<'_>, submission: &Submission) -> Option<Self> {
+        if submission.reset.is_some() {
+            return None;
+        }
+        let at = |slot| timeline.operand(slot).address.imm();
+        let wait = match submission.previous {
+            WaitFor::Nothing => SlotAt {
+                address: at(submission.signal.slot)?,
+                value: 0,
+            },
+            WaitFor::Slot(s) => SlotAt {
+                address: at(s.slot)?,
+                value: s.value,
+            },
+        };
+        Some(Self {
+            wait,
+            signal: SlotAt {
+                address: at(submission.signal.slot)?,
+                value: submission.signal.value,
+            },
+            point: submission.point,
+        })
+    }
+}
+
+/// A queue to submit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Run {
+    /// Its number in the graph.
+    pub queue: u32,
+    /// Its device.
+    pub device: u16,
+    /// Its kind.
+    pub engine: Engine,
+    /// Its number among those of its device and kind.
+    pub index: u16,
+    /// Device address of its words.
+    pub address: u64,
+    /// How many 32-bit words.
+    pub words: u32,
+    /// Device address of what is beside them.
+    pub beside: u64,
+    /// How many bytes.
+    pub beside_bytes: u32,
+}
+
+impl<'g> Graph<'g> {
+    /// Puts the graph into memory. Nothing of the memory may be in flight.
+    ///
+    /// Time in proportion to the graph's size; the first launch stores all sites.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind<'m>(&self, memory: InstanceMemory<'m>) -> Result<Instance<'m>, BindError>
+    where
+        'g: 'm,
+    {
+        let InstanceMemory {
+            regions,
+            signals,
+            state,
+            points,
+        } = memory;
+        let short = |what, need: usize, have: usize| match have < need {
+            true => Err(BindError::Short { what, need, have }),
+            false => Ok(()),
+        };
+        let count = self.region_count();
+        short(Memory::Regions, count, regions.len())?;
+        short(Memory::Signals, self.signal_slots(), signals.len() / 2)?;
+        short(Memory::Points, self.devices.len(), points.len())?;
+        let regions = regions.get_mut(..count).unwrap_or_default();
+        for (index, (need, region)) in self.regions().zip(regions.iter()).enumerate() {
+            check_region(index, &need, region)?;
+        }
+        if self.signal_slots() > 0 {
+            let at = Signal::at(signals, 0, Width::W64)?.address();
+            let need = self.counts.signals_address;
+            if !self.is_relocatable() && at != need {
+                return Err(BindError::Address {
+                    index: count,
+                    need,
+                    have: at,
+                });
+            }
+        }
+        let mut patcher = Patcher::new(self.table, state)?;
+        self.copy_in(regions)?;
+        points.fill(Point::ZERO);
+        for slot in 0..self.signal_slots() {
+            let s = Signal::at(signals, slot, Width::W64)?;
+            s.set(0)?;
+            s.clear_timestamp();
+        }
+        if self.is_relocatable() {
+            self.set_places(&mut patcher, regions, signals)?;
+        }
+        Ok(Instance {
+            graph: *self,
+            patcher,
+            regions,
+            signals,
+            points,
+            state: State::Idle,
+        })
+    }
+
+    /// Words and blocks as they were recorded.
+    fn copy_in(&self, regions: &mut [Region<'_>]) -> Result<(), BindError> {
+        let (queues, devices) = (self.queues.len(), self.devices.len());
+        let bytes = |at: u32, len: u32| {
+            let end = at.saturating_add(len);
+            let bytes = self.blocks.get(at as usize..end as usize);
+            bytes.unwrap_or_default()
+        };
+        for (index, region) in regions.iter_mut().enumerate() {
+            let queue = u32::try_from(index).unwrap_or(u32::MAX);
+            let stored = if index < queues {
+                region.write_words(0, self.words(queue))
+            } else if let Some(d) = self.devices.get(index.saturating_sub(queues)) {
+                region.write(0, bytes(d.kernargs_at, d.kernargs))
+            } else {
+                let q = index.saturating_sub(queues).saturating_sub(devices);
+                let q = self.queues.get(q).copied().unwrap_or(QueueRecord::EMPTY);
+                region.write(0, bytes(q.beside_at, q.beside))
+            };
+            stored.map_err(|_| BindError::Region {
+                index,
+                need: 0,
+                have: region.len() as u64,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The variables that say where everything is.
+    fn set_places(
+        &self,
+        patcher: &mut Patcher<'_>,
+        regions: &[Region<'_>],
+        signals: SharedWords<'_>,
+    ) -> Result<(), BindError> {
+        let vars = self.vars();
+        let signals = signals.get(0).map_or(0, |(_, address)| address);
+        for (device, _) in (0u16..).zip(self.devices) {
+            if let Some(var) = vars.signals(device) {
+                patcher.set(var, signals)?;
+            }
+        }
+        for (index, region) in regions.iter().enumerate() {
+            if let Some(var) = vars.region(index) {
+                patcher.set(var, region.device_address(0).unwrap_or(0))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_region(
+    index: usize,
+    need: &super::RegionNeed,
+    region: &Region<'_>,
+) -> Result<(), BindError> {
+    let have = region.len() as u64;
+    let at = region.device_address(0).unwrap_or(0);
+    let aligned_here = region.as_ptr().cast::<u64>().is_aligned();
+    if have < need.bytes || !aligned_here || region.device_address(region.len()).is_none() {
+        let need = need.bytes;
+        return Err(BindError::Region { index, need, have });
+    }
+    if need.bytes == 0 {
+        return Ok(());
+    }
+    if !at.is_multiple_of(need.align) {
+        return Err(BindError::Misaligned {
+            index,
+            address: at,
+            align: need.align,
+        });
+    }
+    match need.address {
+        Some(recorded) if recorded != at => Err(BindError::Address {
+            index,
+            need: recorded,
+            have: at,
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl<'m> Instance<'m> {
+    /// The graph.
+    pub const fn graph(&self) -> &Graph<'m> {
+        &self.graph
+    }
+
+    /// The value that the next launch uses, if the variable has one.
+    pub fn get(&self, var: Var) -> Option<u64> {
+        self.patcher
+            .get(var)
+            .filter(|_| var.index() < self.graph.variables())
+    }
+
+    /// Gives a variable its value from the next launch on: an input's address, a scalar argument, a grid size.
+    ///
+    /// # Errors
+    /// [`LaunchError::NoSuchVariable`]; nothing has changed then.
+    #[inline]
+    pub fn set(&mut self, var: Var, value: u64) -> Result<(), LaunchError> {
+        self.check(var.index(), 1)?;
+        Ok(self.patcher.set(var, value)?)
+    }
+
+    /// Gives consecutive variables from `first` on their values; costs a comparison for those that did not change.
+    ///
+    /// # Errors
+    /// [`LaunchError::NoSuchVariable`]; nothing has changed then.
+    pub fn set_all(&mut self, first: Var, values: &[u64]) -> Result<(), LaunchError> {
+        self.check(first.index(), values.len())?;
+        Ok(self.patcher.set_all(first, values)?)
+    }
+
+    /// Gives several variables their values, all or none.
+    ///
+    /// # Errors
+    /// [`LaunchError::NoSuchVariable`]; nothing has changed then.
+    pub fn change(&mut self, values: &[(Var, u64)]) -> Result<(), LaunchError> {
+        for (var, _) in values {
+            self.check(var.index(), 1)?;
+        }
+        for (var, value) in values {
+            self.patcher.set(*var, *value)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, first: u32, n: usize) -> Result<(), LaunchError> {
+        let variables = self.graph.variables();
+        let end = u32::try_from(n).ok().and_then(|n| first.checked_add(n));
+        match end.filter(|e| *e <= variables) {
+            Some(_) => Ok(()),
+            None => Err(LaunchError::NoSuchVariable {
+                var: Var::new(first.max(variables)),
+                variables,
+            }),
+        }
+    }
+
+    /// Says where a device sees the signals, if not where they are for all; for relocatable graphs.
+    ///
+    /// # Errors
+    /// [`LaunchError::Patch`] if the graph has no such variable.
+    pub fn set_signals_address(&mut self, device: u16, address: u64) -> Result<(), LaunchError> {
+        let vars = self.graph.vars();
+        let var = Some(vars.signals(device).unwrap_or(Var::new(u32::MAX)));
+        let known = self.graph.is_relocatable() && usize::from(device) < self.graph.devices.len();
+        let var = var.filter(|_| known).unwrap_or(Var::new(u32::MAX));
+        Ok(self.patcher.set(var, address)?)
+    }
+
+    /// Marks all sites changed: after memory that the devices lost and found again.
+    pub fn touch_all(&mut self) -> Result<(), BindError> {
+        self.graph.copy_in(self.regions)?;
+        self.patcher.touch_all();
+        Ok(())
+    }
+
+    /// The last launch's point of a device's timeline; zero if there was none.
+    pub fn last(&self, device: u16) -> Point {
+        let point = self.points.get(usize::from(device));
+        point.copied().unwrap_or(Point::ZERO)
+    }
+
+    /// Waits until the last launch is complete. Do so before the memory goes; a device in error ends it at once.
+    ///
+    /// # Errors
+    /// [`LaunchError::Wait`], [`LaunchError::Stuck`].
+    pub fn wait<T: Timelines>(
+        &mut self,
+        timelines: &mut T,
+        timeout_ns: u64,
+    ) -> Result<(), LaunchError> {
+        self.idle(timelines, Busy::Wait { timeout_ns }).map(drop)
+    }
+
+    /// Whether the last launch is complete, or there was none.
+    ///
+    /// # Errors
+    /// [`LaunchError::Wait`], [`LaunchError::Stuck`].
+    pub fn is_idle<T: Timelines>(&mut self, timelines: &mut T) -> Result<bool, LaunchError> {
+        match self.idle(timelines, Busy::Refuse) {
+            Ok(_) => Ok(true),
+            Err(LaunchError::Busy { .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The instance with nothing of it in flight, to be launched.
+    ///
+    /// # Errors
+    /// [`LaunchError::Busy`], [`LaunchError::Wait`], [`LaunchError::Stuck`].
+    pub fn idle<T: Timelines>(
+        &mut self,
+        timelines: &mut T,
+        busy: Busy,
+    ) -> Result<Idle<'_, 'm>, LaunchError> {
+        match self.state {
+            State::Idle => {}
+            State::Stuck(submitted) => return Err(LaunchError::Stuck { submitted }),
+            State::InFlight => {
+                for (device, d) in (0u16..).zip(self.graph.devices) {
+                    let point = self.points.get(usize::from(device)).copied();
+                    let point = point.unwrap_or(Point::ZERO);
+                    if !d.takes_part() || point == Point::ZERO {
+                        continue;
+                    }
+                    match busy {
+                        Busy::Wait { timeout_ns } => timelines.wait(device, point, timeout_ns)?,
+                        Busy::Refuse if !timelines.is_complete(device, point)? => {
+                            return Err(LaunchError::Busy { device, point });
+                        }
+                        Busy::Refuse => {}
+                    }
+                }
+                self.state = State::Idle;
+            }
+        }
+        Ok(Idle { instance: self })
+    }
+
+    /// Nothing of the last launch runs any more, whatever the timelines say: the devices were recovered, and have dropped
+    /// it.
+    pub fn abandon(&mut self) {
+        self.state = State::Idle;
+    }
+
+    /// A timestamp slot's contents, in ticks of the device that wrote it; zero if nothing was written since
+    /// [`clear_timestamps`](Idle::clear_timestamps).
+    pub fn timestamp(&self, slot: u32) -> Option<u64> {
+        let slot = self.timestamp_signal(slot)?;
+        Some(slot.timestamp())
+    }
+
+    fn timestamp_signal(&self, slot: u32) -> Option<Signal<'m>> {
+        if slot >= self.graph.timestamps() {
+            return None;
+        }
+        let index = self.graph.resets().checked_add(slot)?;
+        Signal::at(self.signals, index as usize, Width::W64).ok()
+    }
+
+    /// When a work began and ended, if its plan takes times and it has run.
+    pub fn times(&self, work: u32) -> Option<crate::profile::Times> {
+        let (begin, end) = self.graph.works.get(work as usize)?.timestamps()?;
+        let (start, end) = (self.timestamp(begin)?, self.timestamp(end)?);
+        (start != 0 && end != 0).then_some(crate::profile::Times { start, end })
+    }
+}
+
+/// An instance of which nothing is in flight.
+#[derive(Debug)]
+pub struct Idle<'i, 'm> {
+    instance: &'i mut Instance<'m>,
+}
+
+impl<'i, 'm> Idle<'i, 'm> {
+    /// Forgets the times of earlier launches.
+    pub fn clear_timestamps(&mut self) {
+        for slot in 0..self.instance.graph.timestamps() {
+            if let Some(signal) = self.instance.timestamp_signal(slot) {
+                signal.clear_timestamp();
+            }
+        }
+    }
+
+    /// Stores what changed, and sets the graph's signals back. `entries` has one for each device.
+    ///
+    /// Costs time in proportion to the sites of the variables that changed, plus the devices and the graph's signals,
+    /// however many nodes there are.
+    ///
+    /// # Errors
+    /// [`LaunchError::Patch`], [`LaunchError::Entries`]; the memory holds what the last launch had.
+    pub fn patch(self, entries: &'i [Entry]) -> Result<Launch<'i, 'm>, LaunchError> {
+        let instance = self.instance;
+        let (need, have) = (instance.graph.devices.len(), entries.len());
+        if have < need {
+            return Err(LaunchError::Entries { need, have });
+        }
+        let vars = instance.graph.vars();
+        let patcher = &mut instance.patcher;
+        for (device, (d, e)) in (0u16..).zip(instance.graph.devices.iter().zip(entries)) {
+            if !d.takes_part() {
+                continue;
+            }
+            for (of, value) in [
+                (Of::WaitAddress, e.wait.address),
+                (Of::WaitValue, e.wait.value),
+                (Of::SignalAddress, e.signal.address),
+                (Of::SignalValue, e.signal.value),
+            ] {
+                let none = Var::new(u32::MAX);
+                patcher.set(vars.timeline(device, of).unwrap_or(none), value)?;
+            }
+        }
+        let stored = patcher.apply(instance.regions)?;
+        for slot in 0..instance.graph.resets() as usize {
+            // Inside, as `bind` has seen.
+            if let Ok(signal) = Signal::at(instance.signals, slot, Width::W64) {
+                signal.word().store(0);
+            }
+        }
+        Ok(Launch {
+            instance,
+            entries,
+            stored,
+            next: 0,
+            submitted: 0,
+        })
+    }
+}
+
+/// A launch whose values are stored: submit its queues, then kick it off.
+///
+/// Dropped before anything was submitted it is nothing, and the instance is as before. Dropped after some queues were,
+/// those wait forever: the instance is [stuck](LaunchError::Stuck).
+#[derive(Debug)]
+pub struct Launch<'i, 'm> {
+    instance: &'i mut Instance<'m>,
+    entries: &'i [Entry],
+    stored: usize,
+    next: usize,
+    submitted: u32,
+}
+
+impl<'m> Launch<'_, 'm> {
+    /// Sites that were stored.
+    pub const fn stored(&self) -> usize {
+        self.stored
+    }
+
+    /// The queues to submit, always in the same order: by device, processors last.
+    pub fn runs(&self) -> impl Iterator<Item = Run> {
+        let all = (0..self.instance.graph.queues.len()).map(|q| self.run(q));
+        all.flatten()
+    }
+
+    fn run(&self, queue: usize) -> Option<Run> {
+        let graph = &self.instance.graph;
+        let q = graph.queues.get(queue).filter(|q| q.words > 0)?;
+        let beside = graph
+            .queues
+            .len()
+            .checked_add(graph.devices.len())?
+            .checked_add(queue)?;
+        let regions = &self.instance.regions;
+        Some(Run {
+            queue: u32::try_from(queue).ok()?,
+            device: q.device,
+            engine: q.engine(),
+            index: q.index,
+            address: regions.get(queue)?.device_address(0)?,
+            words: q.words,
+            beside: regions.get(beside)?.device_address(0)?,
+            beside_bytes: q.beside,
+        })
+    }
+
+    /// Has every queue submitted that was not yet: `push` makes its engine run the words, all of them or none, and does
+    /// not wait for them. They begin with the kickoff. After an error it may be called again, and goes on where it failed.
+    ///
+    /// # Errors
+    /// What `push` returns.
+    pub fn submit<E>(
+        &mut self,
+        mut push: impl FnMut(&Run, &mut Region<'m>, &mut Region<'m>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while self.next < self.instance.graph.queues.len() {
+            if let Some(run) = self.run(self.next) {
+                let apart = self.instance.graph.queues.len();
+                let apart = apart.saturating_add(self.instance.graph.devices.len());
+                let parts = self.instance.regions.split_at_mut_checked(apart);
+                if let Some((words, beside)) = parts
+                    && let (Some(words), Some(beside)) =
+                        (words.get_mut(self.next), beside.get_mut(self.next))
+                {
+                    push(&run, words, beside)?;
+                }
+                self.submitted = self.submitted.saturating_add(1);
+                self.instance.state = State::Stuck(self.submitted);
+            }
+            self.next = self.next.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Lets the queues begin. Each signal that is written is told to `written`, for hosts that wake engines which sleep on
+    /// memory. Nothing begins while a queue was not submitted: then the instance is [stuck](LaunchError::Stuck).
+    pub fn kickoff(self, mut written: impl FnMut(Signal<'m>)) {
+        let instance = self.instance;
+        let complete = self.next >= instance.graph.queues.len();
+        if !complete {
+            return;
+        }
+        let first = instance.graph.counts.signals;
+        for slot in first..instance.graph.resets() {
+            if let Ok(signal) = Signal::at(instance.signals, slot as usize, Width::W64)
+                && signal.set(1).is_ok()
+            {
+                written(signal);
+            }
+        }
+        for (to, e) in instance.points.iter_mut().zip(self.entries) {
+            *to = e.point;
+        }
+        instance.state = if self.submitted == 0 {
+            State::Idle
+        } else {
+            State::InFlight
+        };
+    }
+}
