@@ -69,7 +69,7 @@ impl<'a> Arg<'a> {
         Self::scalar(var, size)
     }
 
-    /// Bytes: a struct by value. Kernels whose signature is known take none.
+    /// Bytes: a struct by value, as long as the kernel's parameter. Kernels with a signature in C fields take none.
     pub fn bytes(bytes: &'a [u8]) -> Self {
         Self::plain(CoreArg::Bytes(bytes))
     }
@@ -93,8 +93,9 @@ impl Arg<'_> {
             }
             (CoreArg::Scalar { size, .. }, ArgKind::Scalar) => match (self.ty, info.ty) {
                 (Some(given), Some(wanted)) => given == wanted || same(given, wanted),
-                (_, wanted) => wanted.is_none_or(|w| w.size() == u32::from(*size)),
+                _ => info.size == u32::from(*size),
             },
+            (CoreArg::Bytes(bytes), ArgKind::Bytes) => info.size as usize == bytes.len(),
             _ => false,
         }
     }

@@ -11,15 +11,18 @@ use std::time::Duration;
 use hcq_cpu::abi::KernelFn;
 use hcq_nostd::args::Arg;
 use hcq_nostd::fault::FaultRecord;
-use hcq_nostd::mem::{Region, SharedWord};
-use hcq_nostd::patch::{PatchList, RegionId};
+use hcq_nostd::mem::SharedWord;
+use hcq_nostd::patch::PatchList;
 use hcq_nostd::queue::{SignalAt, WriteWidth};
-use hcq_nostd::record::RecordError;
+use hcq_nostd::record::{Block, RecordError};
 use hcq_nostd::signal::Width;
 use hcq_nostd::value::Value;
 
 use crate::Error;
 use crate::arg::Grid;
+use crate::heap::Allocation;
+use crate::info::DeviceInfo;
+use crate::program::ArgInfo;
 
 /// The two kinds of queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,12 +78,47 @@ pub(crate) enum Origin {
     Heap,
     /// A mapping of its own.
     Mapping,
+    /// The device's driver.
+    Driver,
     /// The caller.
     Caller,
 }
 
+/// What memory is for. A backend puts it where that is best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// What kernels and copies work on, most of the time.
+    Data,
+    /// What the host writes or reads and the device looks at once: commands, argument blocks, staged data.
+    Exchange,
+    /// What host and device write while both run.
+    Signals,
+    /// Programs.
+    Code,
+}
+
 /// A program prepared by a backend, opaque to the shell.
 pub(crate) type Prepared = Arc<dyn Any + Send + Sync>;
+
+/// A kernel of a code object.
+pub(crate) struct Found {
+    pub(crate) program: Prepared,
+    /// Its arguments; `None` if the code object does not say.
+    pub(crate) arguments: Option<Box<[ArgInfo]>>,
+    /// Whether [`Backend::ready`] is to be asked before each launch is recorded.
+    pub(crate) has_needs: bool,
+}
+
+/// A code object in device memory, which it holds.
+pub(crate) trait Code: Send + Sync {
+    /// Names of its kernels.
+    fn kernels(&self) -> &[String];
+    /// The kernel of this name; `None` if there is none.
+    fn kernel(&self, symbol: &str) -> Result<Option<Found>, Error>;
+}
+
+/// How [`Backend::load`] comes by memory for code.
+pub(crate) type AllocateCode<'a> = &'a dyn Fn(usize) -> Result<Arc<Allocation>, Error>;
 
 /// One argument's place, and the size and alignment of the whole block.
 #[derive(Clone, Debug)]
@@ -105,10 +143,6 @@ pub(crate) enum Source {
 pub(crate) struct Exec<'a> {
     pub(crate) program: &'a Prepared,
     pub(crate) args: &'a [Arg<'a>],
-    /// The argument block: `len` bytes at `offset` of the chunk that goes with the command, region number `id`.
-    pub(crate) id: RegionId,
-    pub(crate) offset: usize,
-    pub(crate) len: usize,
     pub(crate) grid: &'a Grid,
 }
 
@@ -141,45 +175,110 @@ pub(crate) enum PushError {
     Full { need: u64, free: u64, get: u64 },
     /// They never fit.
     TooLarge,
+    /// The queue does not exist any more.
+    Stopped,
+}
+
+/// Words in device memory, to be run from there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) address: u64,
+    pub(crate) words: usize,
+}
+
+/// What a submission does, before the words that end it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body<'a> {
+    /// Words for the ring.
+    Words(&'a [u32]),
+    /// Words for the ring that run what is elsewhere, and where that is: a port takes what its engine has use for.
+    Launch(&'a [u32], &'a [Piece]),
+}
+
+impl<'a> Body<'a> {
+    pub(crate) const fn words(self) -> &'a [u32] {
+        match self {
+            Self::Words(words) | Self::Launch(words, _) => words,
+        }
+    }
 }
 
 /// The host's half of a device's rings.
 pub(crate) trait Port: Send {
-    /// Publishes words on a queue, both parts or nothing, and wakes the device.
-    fn push(&mut self, queue: QueueId, parts: [&[u32]; 2]) -> Result<(), PushError>;
+    /// Publishes body and end on a queue, both or nothing, and wakes the device.
+    fn push(&mut self, queue: QueueId, body: Body<'_>, end: &[u32]) -> Result<(), PushError>;
+
+    /// The device has recovered: its rings are new.
+    fn renew(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A device.
 pub(crate) trait Backend: Send + Sync {
+    /// What it is.
+    fn info(&self) -> &DeviceInfo;
     /// Width of its signals.
     fn width(&self) -> Width;
     /// Compute and copy queues.
     fn queue_counts(&self) -> (usize, usize);
 
     /// Zeroed memory, aligned to 64 bytes at least.
-    fn allocate(&self, bytes: usize) -> Result<Memory, Error>;
+    fn allocate(&self, bytes: usize, purpose: Purpose) -> Result<Memory, Error>;
     /// Makes caller memory known to the device.
     fn adopt(&self, cpu: NonNull<u8>, bytes: usize, writable: bool) -> Result<Memory, Error>;
-    /// From now on commands that name this memory are faults.
+    /// From now on commands that name this memory are faults. The caller's is not looked at any more.
     fn hide(&self, memory: &Memory);
     /// Gives memory back. It was hidden, and no command that could have seen it before is in flight.
     fn release(&self, memory: Memory);
 
-    /// Prepares a kernel.
-    fn prepare(&self, source: Source) -> Result<Prepared, Error>;
+    /// Whether its programs are code objects, not shared objects and functions.
+    fn takes_code(&self) -> bool {
+        false
+    }
+    /// Loads a code object.
+    fn load(&self, _bytes: &[u8], _allocate: AllocateCode<'_>) -> Result<Box<dyn Code>, Error> {
+        Err(Error::Internal(
+            "a code object for a device that takes none",
+        ))
+    }
+    /// Prepares a function of this process. `None` if this device cannot run any.
+    fn prepare(&self, _source: Source) -> Result<Option<Prepared>, Error> {
+        Ok(None)
+    }
     /// The program is not launched any more.
-    fn retire(&self, program: &Prepared);
+    fn retire(&self, _program: &Prepared) {}
+    /// Sees to what a program needs before it is launched on a queue. `false` if that takes an idle device, and it is
+    /// not known to be.
+    fn ready(&self, _program: &Prepared, _queue: QueueId, _is_idle: bool) -> Result<bool, Error> {
+        Ok(true)
+    }
     /// Bytes and alignment of the argument block for these arguments.
     fn kernargs(&self, program: &Prepared, args: &[Arg<'_>])
     -> Result<(usize, usize), RecordError>;
 
-    /// Encodes one command at the start of `words`; returns the number of words. An exec comes with the memory that its
-    /// argument block is in.
+    /// Bytes of memory that a recorded command other than a launch needs beside its words, for each kind of queue.
+    fn beside(&self, _kind: QueueKind) -> usize {
+        0
+    }
+    /// `None` if queues of this kind run words that are not in their ring; else how many words, in whole entries, are
+    /// put into it at once.
+    fn largest_part(&self, _kind: QueueKind) -> Option<usize> {
+        None
+    }
+    /// Words that are run from device memory count a multiple of this, a power of two; what is behind them is zero.
+    fn reference_align(&self, _kind: QueueKind) -> usize {
+        1
+    }
+    /// Encodes one command at the start of `words`; returns the number of words.
+    ///
+    /// `beside` is the argument block of an exec, and for others the memory that [`beside`](Self::beside) asks for.
+    /// Without that memory the words are those that go into it: the end of a submission, which the port sees to.
     fn encode<'w>(
         &self,
-        kind: QueueKind,
+        queue: QueueId,
         command: &Command<'_>,
-        kernargs: Option<&mut Region<'static>>,
+        beside: Option<Block<'_, 'static>>,
         words: &'w mut [u32],
         list: PatchList<'w>,
     ) -> Result<(usize, PatchList<'w>), RecordError>;
@@ -191,15 +290,17 @@ pub(crate) trait Backend: Send + Sync {
     /// Stops for good. `false` if something still runs after the limit.
     fn stop(&self, limit: Duration) -> bool;
 
-    /// Nanoseconds of the clock that timestamps are in.
+    /// Nanoseconds of the clock that times are in.
     fn now_ns(&self) -> u64;
+    /// A timestamp that the device wrote, in nanoseconds of that clock.
+    fn timestamp_ns(&self, raw: u64) -> u64 {
+        raw
+    }
     /// Passes time, at most `limit`, unless one of the words has changed from what was seen; whether one has. It spins
     /// in round 0 and sleeps in later ones.
     fn relax(&self, round: u32, words: &[(SharedWord<'_>, u64)], limit: Duration) -> bool;
     /// The same for a queue's get.
     fn relax_room(&self, round: u32, queue: QueueId, get: u64, limit: Duration) -> bool;
-    /// The queue's get.
-    fn consumed(&self, queue: QueueId) -> u64;
     /// The host has written to device memory that somebody may sleep on.
-    fn written(&self, address: u64);
+    fn written(&self, _address: u64) {}
 }

@@ -8,18 +8,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use hcq_nostd::mem::Region;
-use hcq_nostd::patch::{PatchList, Patcher, Site};
+use hcq_nostd::patch::{Derived, PatchList, Patcher, Site};
 use hcq_nostd::timeline::Point as CorePoint;
-use hcq_nostd::value::Var;
+use hcq_nostd::value::{Affine, Var};
+use zerocopy::IntoBytes;
 
 use crate::Error;
-use crate::backend::QueueId;
+use crate::backend::{Piece, QueueId};
 use crate::heap::Allocation;
-use crate::inner::{Inner, Work};
+use crate::inner::{Inner, SubmitError, Work};
 use crate::lent::Lent;
 use crate::point::Point;
 use crate::queue::Commands;
-use crate::recording::{Chunk, Recording};
+use crate::recording::{Chunk, FIRST_DERIVED, Recording};
 
 /// Values of a bound queue's variables, and where they go.
 struct Patches {
@@ -52,21 +53,35 @@ pub struct Bound {
     inner: Arc<Inner>,
     queue: QueueId,
     patches: Patches,
-    /// The words that launch it.
-    launch: Box<[u32]>,
+    words: Words,
     last: CorePoint,
     vars: u32,
     /// Chunks, waits, and what it names.
     recording: Recording,
-    /// Memory of the words.
-    words: Arc<Allocation>,
+}
+
+/// Where the words are; dropped after the regions made of it.
+enum Words {
+    /// In device memory, run from there.
+    Device {
+        /// The words that launch it.
+        launch: Vec<u32>,
+        pieces: Vec<Piece>,
+        memory: Arc<Allocation>,
+    },
+    /// With the host, which puts them into the ring each time, at most so many at once.
+    Host {
+        staged: Vec<u32>,
+        most: usize,
+        _memory: Lent<u64>,
+    },
 }
 
 impl fmt::Debug for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bound")
             .field("queue", &self.queue)
-            .field("words", &self.words.len())
+            .field("words", &self.recording.len())
             .field("variables", &self.vars)
             .field("last", &self.last)
             .finish_non_exhaustive()
@@ -80,26 +95,38 @@ impl Bound {
         if !source.downloads.is_empty() {
             return Err(Error::Download);
         }
-        let bytes = source.len() * 4;
-        let mut words = Chunk::new(&inner.heap, bytes.max(4))?;
         let broken = |_| Error::Internal("words do not fit their memory");
-        words
-            .region
-            .write_words(0, source.words())
-            .map_err(broken)?;
-        let mut launch = [0; 64];
-        let len = inner.encode_launch(
-            queue.kind,
-            words.allocation.address(),
-            source.len(),
-            &mut launch,
-        )?;
-        let launch = launch.get(..len).unwrap_or_default().into();
+        let (mut region, words) = match inner.backend.largest_part(queue.kind) {
+            None => {
+                let align = inner.backend.reference_align(queue.kind);
+                let bytes = source.len().next_multiple_of(align) * 4;
+                let chunk = Chunk::new(&inner.heap, bytes.max(4))?;
+                let pieces: Vec<Piece> = source.pieces(chunk.allocation.address()).collect();
+                let words = Words::Device {
+                    launch: inner.encode_launch(queue, &pieces)?,
+                    pieces,
+                    memory: chunk.allocation,
+                };
+                (chunk.region, words)
+            }
+            Some(most) => {
+                let mut memory = Lent::new(0u64, source.len().div_ceil(2).max(1));
+                // SAFETY: lent once; `patches` is dropped before `words`, by the order of the fields.
+                let region = Region::from_words(unsafe { memory.lend() }, 0);
+                let words = Words::Host {
+                    staged: source.words().to_vec(),
+                    most,
+                    _memory: memory,
+                };
+                (region, words)
+            }
+        };
+        region.write_words(0, source.words()).map_err(broken)?;
 
-        let mut regions = vec![words.region];
+        let mut regions = vec![region];
         for chunk in &source.chunks {
-            // SAFETY: `recording` holds the chunk's allocation as long as these regions. Its own region and arena are
-            // not stored through any more, and no launch is in flight when these are (M2).
+            // SAFETY: `recording` holds the chunk's allocation as long as these regions. Through its own region only the
+            // waits are stored that no site is in, and no launch is in flight then or when these are (M2).
             regions.push(unsafe { chunk.allocation.region() });
         }
         let patches = Patches::new(source, regions)?;
@@ -110,11 +137,10 @@ impl Bound {
             inner,
             queue,
             patches,
-            launch,
+            words,
             last: CorePoint::ZERO,
             vars,
             recording,
-            words: words.allocation,
         })
     }
 
@@ -150,9 +176,12 @@ impl Bound {
         self.recording.len() * 4
     }
 
-    /// Device address of the words.
+    /// Device address of the words; 0 if the queue takes them from its ring only.
     pub fn address(&self) -> u64 {
-        self.words.address()
+        match &self.words {
+            Words::Device { memory, .. } => memory.address(),
+            Words::Host { .. } => 0,
+        }
     }
 
     /// Whether the last launch is complete.
@@ -201,16 +230,42 @@ impl Bound {
     }
 
     fn launch(&mut self) -> Result<Point, Error> {
+        let was_dirty = self.patches.patcher.is_dirty();
         self.patches.patcher.apply(&mut self.patches.regions)?;
-        let afters = &self.recording.afters;
-        let words = &mut self.launch[..];
-        let body = self.patches.regions.first_mut().map(|region| (region, 0));
-        let point = self.inner.submit(&mut Work {
-            queue: self.queue,
-            words,
-            afters,
-            body,
-        })?;
+        let point = match &mut self.words {
+            Words::Device { launch, pieces, .. } => {
+                let (_, afters, chunks) = self.recording.for_submission();
+                self.inner.submit(&mut Work {
+                    queue: self.queue,
+                    words: launch,
+                    pieces,
+                    afters,
+                    body: self.patches.regions.first_mut(),
+                    chunks,
+                })?
+            }
+            Words::Host { staged, most, .. } => {
+                if was_dirty && let Some(region) = self.patches.regions.first() {
+                    let read = region.read(0, staged.as_mut_bytes());
+                    read.map_err(|_| Error::Internal("words do not fit their memory"))?;
+                }
+                let (_, afters, chunks) = self.recording.for_submission();
+                let submitted = self.inner.submit(&mut Work {
+                    queue: self.queue,
+                    words: staged,
+                    pieces: &[],
+                    afters,
+                    body: None,
+                    chunks: &mut *chunks,
+                });
+                match submitted {
+                    Err(SubmitError::TooLarge) => self
+                        .inner
+                        .submit_parts(self.queue, staged, afters, chunks, *most)?,
+                    other => other?,
+                }
+            }
+        };
         self.last = point;
         Ok(Point {
             inner: Arc::clone(&self.inner),
@@ -221,14 +276,28 @@ impl Bound {
 
 impl Patches {
     fn new(source: &Recording, regions: Vec<Region<'static>>) -> Result<Self, Error> {
-        let mut sites = vec![Site::EMPTY; source.filed.len()];
-        let mut list = PatchList::new(&mut sites, &mut []);
+        // A derived variable files a site for each that it is made of, of which there are at most three.
+        let made = source.derived.len();
+        let mut sites = vec![Site::EMPTY; source.filed.len() + 3 * made];
+        let mut derived = vec![Derived::EMPTY; made];
+        let mut list = PatchList::new(&mut sites, &mut derived);
         let failed = |e| crate::inner::no_room(hcq_nostd::record::RecordError::Patch(e));
         for _ in 0..source.vars {
             list.var().map_err(failed)?;
         }
+        // They were numbered behind all variables that there can be; here they follow those that there are.
+        let mut moved = Vec::with_capacity(made);
+        for &one in &source.derived {
+            moved.push(list.derive(one).map_err(failed)?);
+        }
         for site in &source.filed {
-            list.site(site.region, site.offset, &site.formula);
+            let mut formula = site.formula;
+            if let Some(n) = formula.of.var.index().checked_sub(FIRST_DERIVED) {
+                let var = moved.get(n as usize).copied();
+                let var = var.ok_or(Error::Internal("a derived variable was lost"))?;
+                formula.of = Affine { var, ..formula.of };
+            }
+            list.site(site.region, site.offset, &formula);
         }
         let sizes: Vec<u64> = regions.iter().map(|r| r.len() as u64).collect();
         let mut table = Lent::new(0u64, list.table_words(&sizes).map_err(failed)?);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Error;
+use crate::backend::Purpose;
 use crate::heap::Allocation;
 use crate::inner::Inner;
 
@@ -87,7 +88,7 @@ pub(crate) fn byte_size<T>(len: usize) -> Result<usize, Error> {
 }
 
 impl<T: Element> Buffer<T> {
-    pub(crate) fn new(inner: &Arc<Inner>, len: usize) -> Result<Self, Error> {
+    pub(crate) fn new(inner: &Arc<Inner>, len: usize, purpose: Purpose) -> Result<Self, Error> {
         let bytes = byte_size::<T>(len)?;
         if align_of::<T>() > 64 {
             return Err(Error::Address {
@@ -96,7 +97,7 @@ impl<T: Element> Buffer<T> {
             });
         }
         inner.look()?;
-        let allocation = inner.heap.allocate(bytes)?;
+        let allocation = inner.heap.allocate(bytes, purpose)?;
         Ok(Self::over(inner, allocation, len))
     }
 

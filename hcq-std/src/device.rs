@@ -9,8 +9,9 @@ use hcq_cpu::abi::KernelFn;
 use hcq_nostd::fault::FaultRecord;
 use hcq_nostd::timeline::Point as CorePoint;
 
-use crate::backend::{QueueId, QueueKind};
+use crate::backend::{Purpose, QueueId, QueueKind};
 use crate::buffer::{Buffer, Element, MappedFile};
+use crate::info::DeviceInfo;
 use crate::inner::Inner;
 use crate::point::Point;
 use crate::program::{Kernel, Module};
@@ -38,7 +39,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens a device by name: `"cpu"`. [`devices`](crate::devices) lists what there is.
+    /// Opens a device by name, such as `"cpu"`, `"amd"` or `"amd:1"`; see the [names](crate#names).
+    /// [`devices`](crate::devices) lists what there is.
     ///
     /// # Errors
     /// [`Error::UnknownDevice`], [`Error::Unavailable`] with what to do about it, [`Error::Environment`],
@@ -62,6 +64,16 @@ impl Device {
         &self.inner.name
     }
 
+    /// What it is.
+    pub fn info(&self) -> &DeviceInfo {
+        self.inner.backend.info()
+    }
+
+    /// What its programs are compiled for: `gfx1100`, or the processor's architecture (`x86_64`).
+    pub fn target(&self) -> &str {
+        &self.info().target
+    }
+
     /// Compute queues and copy queues.
     pub fn queue_counts(&self) -> (usize, usize) {
         self.inner.backend.queue_counts()
@@ -72,7 +84,7 @@ impl Device {
     /// # Errors
     /// [`Error::Size`], [`Error::OutOfMemory`].
     pub fn alloc<T: Element>(&self, len: usize) -> Result<Buffer<T>, Error> {
-        Buffer::new(&self.inner, len)
+        Buffer::new(&self.inner, len, Purpose::Data)
     }
 
     /// A buffer with a copy of these elements, at least one. Waits for nothing: nothing in flight knows the buffer.
@@ -80,7 +92,7 @@ impl Device {
     /// # Errors
     /// [`Error::Size`], [`Error::OutOfMemory`].
     pub fn alloc_from<T: Element>(&self, data: &[T]) -> Result<Buffer<T>, Error> {
-        let buffer = Buffer::new(&self.inner, data.len())?;
+        let buffer = Buffer::new(&self.inner, data.len(), Purpose::Data)?;
         crate::staging::fill_new(buffer.allocation(), data);
         Ok(buffer)
     }
@@ -121,27 +133,36 @@ impl Device {
         MappedFile::open(&self.inner, path)
     }
 
-    /// Loads a shared object with kernels.
+    /// Loads a file with kernels: a shared object on the CPU device, a code object on a GPU.
     ///
     /// # Safety
-    /// Loading runs the object's constructors, which can do anything.
+    /// Loading a shared object runs its constructors, which can do anything. A code object has none.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::File`], and as for [`load_program`](Self::load_program).
     #[allow(unsafe_code, reason = "runs foreign code")]
     pub unsafe fn load(&self, path: &Path) -> Result<Module, Error> {
         // SAFETY: this function's contract.
         unsafe { Module::load(&self.inner, path) }
     }
 
-    /// A kernel of this program. The signature is C fields, such as `"float a; const float *x; float *y; uint32_t n;"`;
+    /// Loads a code object, the bytes of a file that a GPU's compiler wrote, into the device's memory.
+    ///
+    /// # Errors
+    /// [`Error::Program`] if it is none, was compiled for another chip, or if the device takes none;
+    /// [`Error::OutOfMemory`].
+    pub fn load_program(&self, bytes: &[u8]) -> Result<Module, Error> {
+        Module::of_code(&self.inner, bytes, std::path::PathBuf::new())
+    }
+
+    /// A kernel of this program, on the CPU device. The signature is C fields, such as `"float a; const float *x; float *y; uint32_t n;"`;
     /// empty for a kernel without arguments.
     ///
     /// # Safety
     /// The function reads its argument block as the signature lays it out, and does not unwind.
     ///
     /// # Errors
-    /// [`Error::Signature`].
+    /// [`Error::Signature`]; [`Error::Program`] on a GPU.
     #[allow(unsafe_code, reason = "takes the caller's word for a function")]
     pub unsafe fn register(
         &self,
@@ -229,7 +250,7 @@ impl Device {
         }
     }
 
-    /// Nanoseconds of the clock that timestamps are in.
+    /// Nanoseconds of the host's clock that timestamps are told in.
     pub fn now_ns(&self) -> u64 {
         self.inner.backend.now_ns()
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hcq_nostd::mem::Region;
 
 use crate::Error;
-use crate::backend::{Backend, Memory};
+use crate::backend::{Backend, Memory, Purpose};
 
 /// Takes a lock; a panic of another holder does not matter, since every holder leaves the state whole.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -115,9 +115,13 @@ impl Heap {
     }
 
     /// Zeroed device memory of `bytes` bytes, at least 1.
-    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Arc<Allocation>, Error> {
+    pub(crate) fn allocate(
+        self: &Arc<Self>,
+        bytes: usize,
+        purpose: Purpose,
+    ) -> Result<Arc<Allocation>, Error> {
         self.reap();
-        let memory = self.backend.allocate(bytes)?;
+        let memory = self.backend.allocate(bytes, purpose)?;
         Ok(Arc::new(Allocation {
             memory: Some(memory),
             keep: None,

@@ -15,10 +15,12 @@ use hcq_nostd::timeline::{Point as CorePoint, Timeline, TimelineError, WaitFor};
 use hcq_nostd::value::Value;
 use hcq_nostd::wait::{Policy, WaitError};
 
-use crate::backend::{Backend, Command, Port, PushError, QueueId, QueueKind};
+use crate::backend::{
+    Backend, Body, Command, Piece, Port, Prepared, Purpose, PushError, QueueId, QueueKind,
+};
 use crate::device::TimelineInfo;
 use crate::heap::{Allocation, Heap, lock};
-use crate::recording::{After, Recording, encode_wait};
+use crate::recording::{After, Chunk, Recording, encode_wait};
 use crate::signal::Signals;
 use crate::template::Template;
 use crate::{Error, Options};
@@ -39,8 +41,8 @@ pub(crate) struct Core {
     /// The queue of the latest submission: the next one there needs no wait for it.
     last_queue: Option<QueueId>,
     tail: Box<[u32]>,
-    /// The signal that ends a submission, for each kind of queue and slot of the timeline.
-    ends: [Template; 4],
+    /// The signal that ends a submission, for each kind of queue that there is and slot of the timeline.
+    ends: [Option<Template>; 4],
 }
 
 /// A device's insides. Owned by its handles, buffers, signals and recordings.
@@ -51,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) signals: Arc<Signals>,
     pub(crate) wait_timeout: Duration,
     pub(crate) arena_bytes: usize,
+    /// Bytes that a command needs beside its words on a compute queue and on a copy queue.
+    beside: [usize; 2],
     span_log2: u32,
     core: Mutex<Core>,
     slots: [CoreSignal<'static>; 2],
@@ -78,9 +82,13 @@ pub(crate) struct Work<'a> {
     pub(crate) queue: QueueId,
     /// Goes into the ring.
     pub(crate) words: &'a mut [u32],
-    /// Waits whose words are written now: in `body` at a byte offset if there is one, else in `words`.
+    /// What the words run, if they are a launch.
+    pub(crate) pieces: &'a [Piece],
+    /// Waits whose words are written now: in `chunks` for those beside the words, else in `body` if there is one, else
+    /// in `words`.
     pub(crate) afters: &'a [After],
-    pub(crate) body: Option<(&'a mut Region<'static>, usize)>,
+    pub(crate) body: Option<&'a mut Region<'static>>,
+    pub(crate) chunks: &'a mut [Chunk],
 }
 
 impl Inner {
@@ -90,7 +98,7 @@ impl Inner {
         let (backend, port) = crate::candidates::open(name, options)?;
         let heap = Arc::new(Heap::new(Arc::clone(&backend)));
         // A cache line of its own; both slots have the same event.
-        let timeline = heap.allocate(64)?;
+        let timeline = heap.allocate(64, Purpose::Signals)?;
         let words = crate::signal::shared_words(&timeline)?;
         let width = backend.width();
         let slot = |index| CoreSignal::at(words, index, width);
@@ -99,16 +107,20 @@ impl Inner {
         let most = Timeline::default_span_log2(width);
         let span_log2 = options.timeline_span_log2.unwrap_or(most).min(most);
         let timeline_state = Timeline::new(slots, span_log2).map_err(Error::Timeline)?;
-        let end = |kind, slot| {
+        let counts = backend.queue_counts();
+        let end = |kind, count: usize, slot| {
             let operand = timeline_state.operand(slot);
-            Template::new(&*backend, kind, |value| Command::Signal(operand, value))
+            let make = |value| Command::Signal(operand, value);
+            let queue = QueueId { kind, index: 0 };
+            let template = (count > 0).then(|| Template::new(&*backend, queue, make));
+            template.transpose()
         };
         let (compute, copy) = (QueueKind::Compute, QueueKind::Copy);
         let ends = [
-            end(compute, 0)?,
-            end(compute, 1)?,
-            end(copy, 0)?,
-            end(copy, 1)?,
+            end(compute, counts.0, 0)?,
+            end(compute, counts.0, 1)?,
+            end(copy, counts.1, 0)?,
+            end(copy, counts.1, 1)?,
         ];
         let core = Core {
             timeline: timeline_state,
@@ -120,6 +132,7 @@ impl Inner {
         Ok(Arc::new(Self {
             name: name.to_owned(),
             signals: Arc::new(Signals::new(&heap)),
+            beside: [compute, copy].map(|kind| backend.beside(kind)),
             backend,
             heap,
             wait_timeout,
@@ -328,13 +341,13 @@ impl Inner {
             }
             Err(e) => return Err(Error::Timeline(e).into()),
         };
-        let kind = work.queue.kind;
-        self.resolve_afters(&core.timeline, kind, work)?;
+        let queue = work.queue;
+        self.resolve_afters(&core.timeline, work)?;
         let mut len = 0;
         let same_queue = core.last_queue == Some(work.queue);
         if let (WaitFor::Slot(s), false) = (plan.previous, same_queue) {
             let command = Command::Wait(core.timeline.operand(s.slot), Value::Imm(s.value));
-            len += self.encode_tail(&mut core.tail, len, kind, command)?;
+            len += self.encode_tail(&mut core.tail, len, queue, command)?;
         }
         if let Some(slot) = plan.reset {
             // Nobody else waits on this timeline: `readers` is for peers.
@@ -345,14 +358,17 @@ impl Inner {
             len += self.encode_tail(
                 &mut core.tail,
                 len,
-                kind,
+                queue,
                 Command::Signal(operand, Value::Imm(0)),
             )?;
         }
         let end = core
             .ends
-            .get(2 * usize::from(kind == QueueKind::Copy) + plan.signal.slot);
-        let written = end.and_then(|e| e.write(plan.signal.value, core.tail.get_mut(len..)?));
+            .get(2 * usize::from(queue.kind == QueueKind::Copy) + plan.signal.slot);
+        let written = end.and_then(|e| {
+            e.as_ref()?
+                .write(plan.signal.value, core.tail.get_mut(len..)?)
+        });
         let Some(written) = written else {
             return Err(Error::Internal("a submission's end has no room").into());
         };
@@ -360,7 +376,11 @@ impl Inner {
         let tail = core.tail.get(..len).unwrap_or_default();
         let progress = self.heap.progress();
         progress.submitting(plan.point.raw());
-        match core.port.push(work.queue, [work.words, tail]) {
+        let body = match work.pieces {
+            [] => Body::Words(work.words),
+            pieces => Body::Launch(work.words, pieces),
+        };
+        match core.port.push(work.queue, body, tail) {
             Ok(()) => {
                 core.timeline.commit(&plan);
                 core.last_queue = Some(work.queue);
@@ -371,6 +391,7 @@ impl Inner {
                 match e {
                     PushError::Full { need, free, get } => Ok(Err(Full::Ring { need, free, get })),
                     PushError::TooLarge => Err(SubmitError::TooLarge),
+                    PushError::Stopped => Err(Error::Internal("the queue is gone").into()),
                 }
             }
         }
@@ -381,13 +402,13 @@ impl Inner {
         &self,
         tail: &mut [u32],
         at: usize,
-        kind: QueueKind,
+        queue: QueueId,
         command: Command<'_>,
     ) -> Result<usize, Error> {
         let words = tail.get_mut(at..).unwrap_or_default();
         let encoded = self
             .backend
-            .encode(kind, &command, None, words, PatchList::none());
+            .encode(queue, &command, None, words, PatchList::none());
         Ok(encoded.map_err(Error::record("timeline"))?.0)
     }
 
@@ -395,7 +416,6 @@ impl Inner {
     fn resolve_afters(
         &self,
         timeline: &Timeline<'static>,
-        kind: QueueKind,
         work: &mut Work<'_>,
     ) -> Result<(), Error> {
         for after in work.afters {
@@ -406,7 +426,7 @@ impl Inner {
             let mut words = [0; 64];
             let n = encode_wait(
                 &*self.backend,
-                kind,
+                work.queue,
                 timeline.operand(slot),
                 value,
                 &mut words,
@@ -414,16 +434,18 @@ impl Inner {
             let n = n.map_err(Error::record("after"))?;
             let words = words.get(..n).unwrap_or_default();
             let broken = Error::Internal("a wait lies outside its recording");
-            match &mut work.body {
-                Some((region, base)) => region
-                    .write_words(*base + after.at * 4, words)
-                    .map_err(|_| broken)?,
-                None => work
-                    .words
-                    .get_mut(after.at..after.at + n)
-                    .ok_or(broken)?
-                    .copy_from_slice(words),
-            }
+            let written = match (after.beside, &mut work.body) {
+                (Some(b), _) => {
+                    let chunk = work.chunks.get_mut(b.chunk);
+                    chunk.and_then(|c| c.region.write_words(b.offset, words).ok())
+                }
+                (None, Some(region)) => region.write_words(after.at * 4, words).ok(),
+                (None, None) => {
+                    let place = work.words.get_mut(after.at..after.at + n);
+                    place.map(|to| to.copy_from_slice(words))
+                }
+            };
+            written.ok_or(broken)?;
         }
         Ok(())
     }
@@ -434,7 +456,11 @@ impl Inner {
         if self.backend.fault().is_none() {
             return Ok(());
         }
-        self.backend.recover(self.wait_timeout)?;
+        // Also after a failure: what is gone must not be used any more.
+        let recovered = self.backend.recover(self.wait_timeout);
+        core.port.renew()?;
+        recovered?;
+        core.last_queue = None;
         let completed = core.timeline.completed().map_err(Error::Timeline)?.raw();
         let latest = core.timeline.latest().raw();
         if completed < latest {
@@ -488,6 +514,26 @@ impl Inner {
                 waited: Duration::from_nanos(waited_ns),
             },
             WaitError::Fault(bare) => Error::Fault(self.fault().unwrap_or(bare)),
+        }
+    }
+
+    /// Sees to what a program needs before it is launched on a queue.
+    pub(crate) fn make_ready(&self, program: &Prepared, queue: QueueId) -> Result<(), Error> {
+        if self.backend.ready(program, queue, false)? {
+            return Ok(());
+        }
+        let mut done = Ok(false);
+        self.while_idle(|| done = self.backend.ready(program, queue, true))?;
+        done.map(|_| ())
+    }
+
+    /// Bytes that a command needs beside its words.
+    #[inline]
+    pub(crate) fn beside(&self, kind: QueueKind) -> usize {
+        let [compute, copy] = self.beside;
+        match kind {
+            QueueKind::Compute => compute,
+            QueueKind::Copy => copy,
         }
     }
 

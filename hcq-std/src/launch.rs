@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use hcq_nostd::args::Arg as CoreArg;
-use hcq_nostd::patch::RegionId;
 use hcq_nostd::value::Value;
 
 use crate::Error;
@@ -11,7 +10,7 @@ use crate::arg::{Arg, Grid};
 use crate::backend::{Command, Exec, QueueKind};
 use crate::program::Kernel;
 use crate::queue::Commands;
-use crate::recording::Keep;
+use crate::recording::{Beside, Keep};
 
 /// The variables that a launch names.
 struct Variables {
@@ -106,21 +105,20 @@ impl Commands {
                 sizes.map_err(Error::record("exec"))?
             }
         };
+        if kernel.kernel.has_needs {
+            self.inner.make_ready(program, self.id)?;
+        }
         let (chunk, offset) = self.reserve(len, align)?;
-        // Region 0 is the words.
-        let id = RegionId(u16::try_from(chunk + 1).map_err(|_| chunks_error(chunk))?);
         let command = Command::Exec(Exec {
             program,
             args: core_args,
-            id,
-            offset,
-            len,
             grid,
         });
         let backend = &*self.inner.backend;
-        let recorded =
-            self.recording
-                .record(backend, self.id.kind, &command, Some(chunk), variables.any);
+        let beside = Some(Beside { chunk, offset, len });
+        let recorded = self
+            .recording
+            .record(backend, self.id, &command, beside, variables.any);
         recorded.map_err(Error::record("exec"))?;
 
         for allocation in args.iter().filter_map(|a| a.allocation) {
@@ -134,15 +132,5 @@ impl Commands {
             _held: Arc::clone(&kernel.kernel),
         });
         Ok(())
-    }
-}
-
-#[cold]
-fn chunks_error(chunk: usize) -> Error {
-    let what = "one recording's argument memory (in chunks)";
-    Error::TooLarge {
-        what,
-        size: chunk as u64,
-        most: u16::MAX.into(),
     }
 }

@@ -73,6 +73,8 @@ compile_error!(
     "hcq-std makes Linux system calls; other systems need their own implementation of `seam::System`"
 );
 
+#[allow(dead_code, reason = "whoever opens devices by name is being written")]
+mod amd;
 mod arg;
 /// What [`wake`] is built on.
 mod atomics {
@@ -87,6 +89,7 @@ mod device;
 mod env;
 mod error;
 mod heap;
+mod info;
 mod inner;
 #[allow(dead_code, unused_imports, reason = "its user is being written")]
 mod kfd;
@@ -117,6 +120,7 @@ pub use crate::buffer::{Buffer, Element, MappedFile, Span, View};
 pub use crate::candidates::{Attempt, Candidate, devices, devices_on};
 pub use crate::device::{Device, TimelineInfo};
 pub use crate::error::Error;
+pub use crate::info::DeviceInfo;
 pub use crate::options::Options;
 pub use crate::point::Point;
 pub use crate::profile::{Region, Times};

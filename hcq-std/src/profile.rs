@@ -70,7 +70,9 @@ impl Region {
     /// When it ran last; `None` before its first end. Look when its submission is complete: until then the two may be of
     /// different launches.
     pub fn times(&self) -> Option<Times> {
-        let (start_ns, end_ns) = (self.start.timestamp(), self.end.timestamp());
+        // The later one first: what is learnt of a device's clock for it serves the earlier one too.
+        let end_ns = self.end.timestamp();
+        let start_ns = self.start.timestamp();
         (start_ns != 0 && end_ns != 0).then_some(Times { start_ns, end_ns })
     }
 }

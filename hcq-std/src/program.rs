@@ -1,4 +1,4 @@
-//! Programs: shared objects, their kernels, and functions of this program.
+//! Programs: shared objects and code objects, their kernels, and functions of this program.
 #![allow(
     unsafe_code,
     reason = "loads shared objects and takes functions from them"
@@ -15,7 +15,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::Error;
 use crate::arg::Arg;
-use crate::backend::{Backend, Layout, Prepared, Source};
+use crate::backend::{Backend, Code, Found, Layout, Prepared, Purpose, Source};
 use crate::heap::Heap;
 use crate::inner::Inner;
 
@@ -33,13 +33,30 @@ pub(crate) fn io_reason(e: &std::io::Error) -> String {
     format!("{e}{hint}")
 }
 
-#[derive(Debug)]
+/// What kernels come from.
 struct Loaded {
-    library: Library,
+    form: Form,
     path: PathBuf,
 }
 
-/// A loaded shared object. It stays loaded while it, its kernels, or work in flight that runs them exist.
+enum Form {
+    /// A shared object in this process, and the kernels whose signatures it has.
+    Object(Library, Vec<String>),
+    /// A code object in device memory.
+    Code(Box<dyn Code>),
+}
+
+impl std::fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loaded")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A loaded program: a shared object on the CPU, a code object on a GPU.
+///
+/// It stays loaded while it, its kernels, or work in flight that runs them exist.
 #[derive(Clone, Debug)]
 pub struct Module {
     loaded: Arc<Loaded>,
@@ -48,7 +65,7 @@ pub struct Module {
 
 impl Module {
     /// # Safety
-    /// The object's constructors are sound to run.
+    /// If the device loads shared objects, the object's constructors are sound to run.
     pub(crate) unsafe fn load(inner: &Arc<Inner>, path: &Path) -> Result<Self, Error> {
         let failed = |reason: String| Error::File {
             operation: "loading",
@@ -61,6 +78,10 @@ impl Module {
         // An absolute path: the loader searches its own directories for a bare name. Not there or not readable is said
         // better here than by the loader.
         let absolute = path.canonicalize().map_err(|e| failed(io_reason(&e)))?;
+        if inner.backend.takes_code() {
+            let bytes = std::fs::read(&absolute).map_err(|e| failed(io_reason(&e)))?;
+            return Self::of_code(inner, &bytes, absolute);
+        }
         std::fs::File::open(&absolute).map_err(|e| failed(io_reason(&e)))?;
         // SAFETY: the caller vouches for the constructors. Symbols are resolved now, so that a missing one is an error
         // here and not the end of the process later.
@@ -71,36 +92,77 @@ impl Module {
                 loader_reason(&e)
             ))
         })?;
+        let form = Form::Object(library, signed_kernels(&absolute));
         Ok(Self {
             loaded: Arc::new(Loaded {
-                library,
+                form,
                 path: absolute,
             }),
             inner: Arc::clone(inner),
         })
     }
 
-    /// The kernel with this symbol. If the object has the symbol `<kernel>_hcq_args` (`HCQ_KERNEL` of `hcq.h` makes it),
-    /// its text is the kernel's signature, and launches are checked against it; otherwise arguments are laid out as
-    /// given.
+    /// A code object's bytes.
+    pub(crate) fn of_code(inner: &Arc<Inner>, bytes: &[u8], path: PathBuf) -> Result<Self, Error> {
+        if !inner.backend.takes_code() {
+            let reason = "this device runs shared objects; Device::load takes the path of one";
+            return Err(Error::Program {
+                what: "a code object".into(),
+                reason: reason.into(),
+            });
+        }
+        inner.look()?;
+        let allocate = |bytes| inner.heap.allocate(bytes, Purpose::Code);
+        let code = inner.backend.load(bytes, &allocate)?;
+        Ok(Self {
+            loaded: Arc::new(Loaded {
+                form: Form::Code(code),
+                path,
+            }),
+            inner: Arc::clone(inner),
+        })
+    }
+
+    /// The kernel with this symbol. Launches are checked against its arguments where they are known: from the metadata
+    /// of a code object, or from the text of a shared object's symbol `<kernel>_hcq_args` (`HCQ_KERNEL` of `hcq.h` makes
+    /// it). Otherwise arguments are laid out as given.
     ///
     /// # Errors
-    /// [`Error::MissingSymbol`], [`Error::Signature`].
+    /// [`Error::MissingSymbol`], [`Error::Signature`]; [`Error::Program`] for a kernel that the device cannot run;
+    /// [`Error::OutOfMemory`].
     pub fn kernel(&self, symbol: &str) -> Result<Kernel, Error> {
-        let missing = |reason: String| Error::MissingSymbol {
+        match &self.loaded.form {
+            Form::Object(library, _) => self.kernel_of_object(library, symbol),
+            Form::Code(code) => {
+                let Some(found) = code.kernel(symbol)? else {
+                    let names = code.kernels().join(", ");
+                    return Err(self.missing(symbol, format!("it has {names}")));
+                };
+                Kernel::new(&self.inner, symbol, found, Some(Arc::clone(&self.loaded)))
+            }
+        }
+    }
+
+    fn missing(&self, symbol: &str, reason: String) -> Error {
+        Error::MissingSymbol {
             path: self.loaded.path.clone(),
             symbol: symbol.to_owned(),
             reason,
-        };
+        }
+    }
+
+    fn kernel_of_object(&self, library: &Library, symbol: &str) -> Result<Kernel, Error> {
+        const HINT: &str = "a kernel must be visible (HCQ_KERNEL sees to that) and extern \"C\"";
         if symbol.is_empty() {
-            return Err(missing("the name is empty".into()));
+            return Err(self.missing(symbol, "the name is empty".into()));
         }
         // SAFETY: whether the function is a kernel is for `Commands::exec` to promise, which is unsafe.
-        let entry = unsafe { self.loaded.library.get::<KernelFn>(symbol.as_bytes()) };
-        let entry = *entry.map_err(|e| missing(loader_reason(&e)))?;
-        let name = format!("{symbol}_hcq_args");
+        let entry = unsafe { library.get::<KernelFn>(symbol.as_bytes()) };
+        let entry =
+            *entry.map_err(|e| self.missing(symbol, format!("{}; {HINT}", loader_reason(&e))))?;
+        let name = format!("{symbol}{SIGNATURE}");
         // SAFETY: the symbol's address is read as a pointer, which is not followed here.
-        let text = unsafe { self.loaded.library.get::<*const c_char>(name.as_bytes()) };
+        let text = unsafe { library.get::<*const c_char>(name.as_bytes()) };
         let text = match text {
             Ok(text) if !text.is_null() => {
                 // SAFETY: by its name the symbol is a string that ends with a zero, as `HCQ_KERNEL` defines it; the
@@ -115,19 +177,41 @@ impl Module {
             }
             _ => None,
         };
-        Kernel::new(
-            &self.inner,
-            symbol,
-            text,
-            entry,
-            Some(Arc::clone(&self.loaded)),
-        )
+        let found = function(&self.inner, symbol, text, entry)?;
+        Kernel::new(&self.inner, symbol, found, Some(Arc::clone(&self.loaded)))
     }
 
-    /// The object's absolute path.
+    /// Names of its kernels: all of a code object's, and those of a shared object that have signatures.
+    pub fn kernels(&self) -> &[String] {
+        match &self.loaded.form {
+            Form::Object(_, names) => names,
+            Form::Code(code) => code.kernels(),
+        }
+    }
+
+    /// The file's absolute path; empty for a program that was loaded from memory.
     pub fn path(&self) -> &Path {
         &self.loaded.path
     }
+}
+
+/// Ends the name of a symbol that is a kernel's signature.
+const SIGNATURE: &str = "_hcq_args";
+
+/// Kernels of a shared object whose signatures it exports. What cannot be read has none: the loader had its say.
+fn signed_kernels(path: &Path) -> Vec<String> {
+    let names = || {
+        let bytes = std::fs::read(path).ok()?;
+        let file = elf::ElfBytes::<elf::endian::NativeEndian>::minimal_parse(&bytes).ok()?;
+        let (symbols, strings) = file.dynamic_symbol_table().ok()??;
+        let defined = symbols.iter().filter(|s| !s.is_undefined());
+        let names = defined.filter_map(|s| strings.get(usize::try_from(s.st_name).ok()?).ok());
+        let kernels = names.filter_map(|n| n.strip_suffix(SIGNATURE));
+        Some(kernels.map(str::to_owned).collect())
+    };
+    let mut names: Vec<String> = names().unwrap_or_default();
+    names.sort();
+    names
 }
 
 /// What the loader says, with its cause.
@@ -146,6 +230,8 @@ pub struct ArgInfo {
     pub kind: ArgKind,
     /// Type of the number, or of the buffer's elements; `None` if the signature does not say (`void *`).
     pub ty: Option<ScalarType>,
+    /// Bytes that it takes in the argument block.
+    pub size: u32,
     /// Whether the kernel only reads it: numbers, and buffers by pointer to const.
     pub read_only: bool,
 }
@@ -156,6 +242,7 @@ impl std::fmt::Display for ArgInfo {
         match self.kind {
             ArgKind::ConstBuffer => write!(f, "const {ty} *{}", self.name),
             ArgKind::Buffer => write!(f, "{ty} *{}", self.name),
+            _ if self.ty.is_none() => write!(f, "{} bytes {}", self.size, self.name),
             _ => write!(f, "{ty} {}", self.name),
         }
     }
@@ -173,6 +260,8 @@ pub(crate) struct KernelInner {
     pub(crate) program: Prepared,
     /// Size and alignment of the argument block, where the signature says them.
     pub(crate) kernargs: Option<(usize, usize)>,
+    /// Whether the backend is asked before each launch.
+    pub(crate) has_needs: bool,
     module: Option<Arc<Loaded>>,
     pub(crate) heap: Arc<Heap>,
 }
@@ -209,17 +298,41 @@ impl Drop for KernelInner {
     }
 }
 
+/// A function of this process as a kernel.
+fn function(
+    inner: &Arc<Inner>,
+    name: &str,
+    text: Option<&str>,
+    entry: KernelFn,
+) -> Result<Found, Error> {
+    let parsed = text.map(|t| parse(name, t)).transpose()?;
+    let (arguments, layout) = parsed.unzip();
+    let program = inner.backend.prepare(Source::Function { entry, layout })?;
+    let program = program.ok_or_else(|| Error::Program {
+        what: format!("function {name}"),
+        reason: "this device runs code objects, not functions of this process; Device::load and Device::load_program \
+                 take one"
+            .into(),
+    })?;
+    Ok(Found {
+        program,
+        arguments,
+        has_needs: false,
+    })
+}
+
 impl Kernel {
     fn new(
         inner: &Arc<Inner>,
         name: &str,
-        text: Option<&str>,
-        entry: KernelFn,
+        found: Found,
         module: Option<Arc<Loaded>>,
     ) -> Result<Self, Error> {
-        let parsed = text.map(|t| parse(name, t)).transpose()?;
-        let (arguments, layout) = parsed.unzip();
-        let program = inner.backend.prepare(Source::Function { entry, layout })?;
+        let Found {
+            program,
+            arguments,
+            has_needs,
+        } = found;
         let kernargs = arguments
             .as_ref()
             .map(|_| inner.backend.kernargs(&program, &[]));
@@ -231,6 +344,7 @@ impl Kernel {
                 arguments,
                 program,
                 kernargs,
+                has_needs,
                 module,
                 heap,
             }),
@@ -244,7 +358,8 @@ impl Kernel {
         signature: &str,
         entry: KernelFn,
     ) -> Result<Self, Error> {
-        Self::new(inner, name, Some(signature), entry, None)
+        let found = function(inner, name, Some(signature), entry)?;
+        Self::new(inner, name, found, None)
     }
 
     /// Its name.
@@ -304,8 +419,11 @@ impl Kernel {
 impl ArgInfo {
     fn expected(&self) -> String {
         let ty = self.ty.map_or("any type", ScalarType::name);
+        let bytes = self.size;
         match self.kind {
             ArgKind::Buffer | ArgKind::ConstBuffer => format!("a buffer of {ty}"),
+            ArgKind::Bytes => format!("{bytes} bytes"),
+            _ if self.ty.is_none() => format!("a number of {bytes} bytes"),
             _ => format!("a number of type {ty}"),
         }
     }
@@ -324,6 +442,7 @@ fn parse(name: &str, text: &str) -> Result<(Box<[ArgInfo]>, Layout), Error> {
             name: a.name.to_owned(),
             kind: a.slot.kind,
             ty: a.ty,
+            size: a.slot.size,
             read_only,
         });
     }

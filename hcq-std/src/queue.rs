@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hcq_nostd::queue::{SignalAt, WriteWidth};
-use hcq_nostd::record::RecordError;
+use hcq_nostd::timeline::Point as CorePoint;
 use hcq_nostd::value::{Value, Var};
 use zerocopy::IntoBytes;
 
 use crate::Error;
-use crate::backend::{Command, QueueId, QueueKind};
+use crate::backend::{Command, Piece, Purpose, QueueId, QueueKind};
 use crate::bound::Bound;
 use crate::buffer::{Buffer, Element, Span, View};
 use crate::inner::{Inner, SubmitError, Work};
 use crate::point::Point;
 use crate::profile::Region;
-use crate::recording::{Chunk, Grower, Keep, Recording};
+use crate::recording::{After, Beside, Chunk, Grower, Keep, MOST_VARIABLES, Recording};
 use crate::signal::Signal;
 use crate::staging::Download;
 
@@ -131,17 +131,33 @@ impl Commands {
         values: [Value; N],
         make: impl Fn([Value; N]) -> Command<'static>,
     ) -> Result<&mut Self, Error> {
+        self.placed(name, values, make)?;
+        Ok(self)
+    }
+
+    /// The same; says what memory beside the words the command has.
+    #[inline]
+    fn placed<const N: usize>(
+        &mut self,
+        name: &'static str,
+        values: [Value; N],
+        make: impl Fn([Value; N]) -> Command<'static>,
+    ) -> Result<Option<Beside>, Error> {
         let has_variables = variables(values, self.recording.vars)?;
         let command = make(values);
-        let recorded = self.recording.record(
-            &*self.inner.backend,
-            self.id.kind,
-            &command,
-            None,
-            has_variables,
-        );
+        let beside = match self.inner.beside(self.id.kind) {
+            0 => None,
+            len => {
+                let (chunk, offset) = self.reserve(len, 64)?;
+                Some(Beside { chunk, offset, len })
+            }
+        };
+        let backend = &*self.inner.backend;
+        let recorded = self
+            .recording
+            .record(backend, self.id, &command, beside, has_variables);
         recorded.map_err(Error::record(name))?;
-        Ok(self)
+        Ok(beside)
     }
 
     fn keep_signal(&mut self, signal: &Signal) {
@@ -163,13 +179,12 @@ impl Commands {
     /// # Errors
     /// [`Error::TooLarge`] after 2^20 variables.
     pub fn var(&mut self) -> Result<Var, Error> {
-        const MOST: u32 = 1 << 20;
         let index = self.recording.vars;
-        if index >= MOST {
+        if index >= MOST_VARIABLES {
             return Err(Error::TooLarge {
                 what: "the number of variables",
-                size: u64::from(MOST) + 1,
-                most: MOST.into(),
+                size: u64::from(MOST_VARIABLES) + 1,
+                most: MOST_VARIABLES.into(),
             });
         }
         self.recording.vars += 1;
@@ -280,10 +295,10 @@ impl Commands {
         let at = self.recording.len();
         // What to wait for is known when the recording is submitted.
         let timeline = self.inner.timeline_operand();
-        self.plain("after", [timeline], |[s]| {
+        let beside = self.placed("after", [timeline], |[s]| {
             Command::Wait(s.into(), Value::Imm(0))
         })?;
-        self.recording.note_after(at, point.point);
+        self.recording.note_after(at, beside, point.point);
         Ok(self)
     }
 
@@ -460,7 +475,7 @@ impl Commands {
     /// As for [`copy`](Self::copy); [`Error::OutOfMemory`].
     pub fn download<T: Element>(&mut self, source: &View<T>) -> Result<Download<T>, Error> {
         self.only("download", QueueKind::Copy)?;
-        let staged = Buffer::<T>::new(&self.inner, source.len())?;
+        let staged = Buffer::<T>::new(&self.inner, source.len(), Purpose::Exchange)?;
         self.copy(&staged, source)?;
         let point = Arc::new(AtomicU64::new(0));
         self.recording.downloads.push(Arc::clone(&point));
@@ -513,12 +528,14 @@ impl Commands {
         if sites > 0 {
             return Err(Error::Unbound { sites });
         }
-        let (words, afters) = self.recording.for_submission();
+        let (words, afters, chunks) = self.recording.for_submission();
         let submitted = self.inner.submit(&mut Work {
             queue: self.id,
             words,
+            pieces: &[],
             afters,
             body: None,
+            chunks,
         });
         let point = match submitted {
             Ok(point) => point,
@@ -532,31 +549,35 @@ impl Commands {
         })
     }
 
-    /// More words than the ring has room for: they go into device memory, and the ring gets one command that names it.
+    /// More words than the ring has room for: they go into device memory, and the ring gets commands that name them.
     #[cold]
-    fn submit_by_reference(&mut self) -> Result<hcq_nostd::timeline::Point, Error> {
-        let mut chunk = Chunk::new(&self.inner.heap, self.recording.len() * 4)?;
+    fn submit_by_reference(&mut self) -> Result<CorePoint, Error> {
+        if let Some(most) = self.inner.backend.largest_part(self.id.kind) {
+            let (words, afters, chunks) = self.recording.for_submission();
+            return self
+                .inner
+                .submit_parts(self.id, words, afters, chunks, most);
+        }
+        let align = self.inner.backend.reference_align(self.id.kind);
+        let bytes = self.recording.len().next_multiple_of(align) * 4;
+        let mut chunk = Chunk::new(&self.inner.heap, bytes)?;
         let broken = |_| Error::Internal("words do not fit their chunk");
         chunk
             .region
             .write_words(0, self.recording.words())
             .map_err(broken)?;
-        let mut launch = [0; 64];
-        let len = self.inner.encode_launch(
-            self.id.kind,
-            chunk.allocation.address(),
-            self.recording.len(),
-            &mut launch,
-        )?;
-        let launch = launch.get_mut(..len).unwrap_or_default();
-        let body = Some((&mut chunk.region, 0));
-        let afters = &self.recording.afters;
+        let address = chunk.allocation.address();
+        let pieces: Vec<Piece> = self.recording.pieces(address).collect();
+        let mut launch = self.inner.encode_launch(self.id, &pieces)?;
+        let (_, afters, chunks) = self.recording.for_submission();
         // The chunk is dropped after this, and buried with the submission's point.
         Ok(self.inner.submit(&mut Work {
             queue: self.id,
-            words: launch,
+            words: &mut launch,
+            pieces: &pieces,
             afters,
-            body,
+            body: Some(&mut chunk.region),
+            chunks,
         })?)
     }
 
@@ -570,23 +591,50 @@ impl Commands {
 }
 
 impl Inner {
-    /// Words that launch the words of a bound queue.
+    /// Words that run these pieces; none for queues whose ports have their own way to.
     pub(crate) fn encode_launch(
         &self,
-        kind: QueueKind,
-        address: u64,
-        words: usize,
-        out: &mut [u32],
-    ) -> Result<usize, Error> {
-        let command = Command::Launch { address, words };
-        let encoded = self.backend.encode(
-            kind,
-            &command,
-            None,
-            out,
-            hcq_nostd::patch::PatchList::none(),
-        );
-        let encoded: Result<_, RecordError> = encoded;
-        Ok(encoded.map_err(Error::record("launch"))?.0)
+        queue: QueueId,
+        pieces: &[Piece],
+    ) -> Result<Vec<u32>, Error> {
+        let mut launch = Vec::new();
+        for &Piece { address, words } in pieces {
+            let mut out = [0; 64];
+            let command = Command::Launch { address, words };
+            let list = hcq_nostd::patch::PatchList::none();
+            let encoded = self.backend.encode(queue, &command, None, &mut out, list);
+            let (n, _) = encoded.map_err(Error::record("launch"))?;
+            launch.extend_from_slice(out.get(..n).unwrap_or_default());
+        }
+        Ok(launch)
+    }
+
+    /// Submits more words than a ring takes, part by part, to a queue that runs nothing by reference. Returns the last
+    /// part's point.
+    pub(crate) fn submit_parts(
+        &self,
+        queue: QueueId,
+        words: &mut [u32],
+        afters: &[After],
+        chunks: &mut [Chunk],
+        most: usize,
+    ) -> Result<CorePoint, Error> {
+        let (mut start, mut last) = (0, CorePoint::ZERO);
+        let mut afters = afters;
+        for part in words.chunks_mut(most.max(1)) {
+            start += part.len();
+            let now = afters.partition_point(|a| a.at < start);
+            let (these, later) = afters.split_at_checked(now).unwrap_or((afters, &[]));
+            afters = later;
+            last = self.submit(&mut Work {
+                queue,
+                words: part,
+                pieces: &[],
+                afters: these,
+                body: None,
+                chunks: &mut *chunks,
+            })?;
+        }
+        Ok(last)
     }
 }

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hcq_nostd::arena::{ArenaError, FencedArena, Mark};
 use hcq_nostd::mem::Region;
-use hcq_nostd::patch::{Derived, Formula, PatchList, RegionId, Site};
+use hcq_nostd::patch::{BuildError, Derived, Formula, PatchList, PatchRoom, RegionId, Site};
 use hcq_nostd::queue::SignalAt;
-use hcq_nostd::record::RecordError;
+use hcq_nostd::record::{Block, RecordError, Room};
 use hcq_nostd::timeline::Point;
 use hcq_nostd::value::Value;
 
 use crate::Error;
-use crate::backend::{Backend, Command, QueueKind};
+use crate::backend::{Backend, Command, Piece, Purpose, QueueId};
 use crate::heap::{Allocation, Heap};
 use crate::lent::Lent;
 use crate::program::KernelInner;
@@ -25,6 +25,15 @@ use crate::signal::SignalInner;
 const MARKS: usize = 64;
 /// Sites that one command may file: more than any command has operands, but for an exec with many variable arguments.
 const SITES: usize = 32;
+/// Derived variables that one command may make: more than there are grid sizes.
+const DERIVED: usize = 8;
+/// Variables that a recording may declare.
+pub(crate) const MOST_VARIABLES: u32 = 1 << 20;
+/// Number of the first derived variable while recording: behind all that may still be declared. They move down when the
+/// recording is bound.
+pub(crate) const FIRST_DERIVED: u32 = MOST_VARIABLES;
+/// Words that one command runs from device memory at most, nearly; what is longer is run by several.
+const PIECE: usize = 1 << 19;
 /// An arena grows up to this size instead of waiting for work in flight.
 const GROWN: usize = 16 << 20;
 
@@ -53,7 +62,7 @@ pub(crate) struct Chunk {
 
 impl Chunk {
     pub(crate) fn new(heap: &Arc<Heap>, bytes: usize) -> Result<Self, Error> {
-        let allocation = heap.allocate(bytes)?;
+        let allocation = heap.allocate(bytes, Purpose::Exchange)?;
         // SAFETY: dropped before the allocation, by the order of the fields. The recording alone stores to it, to bytes
         // that its arena says nothing in flight reads (M2).
         let region = unsafe { allocation.region() };
@@ -102,11 +111,32 @@ fn narrow(offset: u64) -> Result<usize, Error> {
     usize::try_from(offset).map_err(|_| Error::Internal("an offset is beyond all memory"))
 }
 
+/// Bytes of a chunk that go with a command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside {
+    pub(crate) chunk: usize,
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+}
+
+impl Beside {
+    /// The chunk's number in patch lists: region 0 is the words.
+    fn region(self) -> Result<RegionId, RecordError> {
+        let id = self
+            .chunk
+            .checked_add(1)
+            .and_then(|n| u16::try_from(n).ok());
+        Ok(RegionId(id.ok_or(BuildError::TooMany)?))
+    }
+}
+
 /// A wait for an earlier submission, whose words are written when the recording is submitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct After {
     /// Index of its first word.
     pub(crate) at: usize,
+    /// Where its words are instead, if not among the recording's.
+    pub(crate) beside: Option<Beside>,
     pub(crate) point: Point,
 }
 
@@ -116,7 +146,10 @@ pub(crate) struct Recording {
     words: Vec<u32>,
     len: usize,
     pub(crate) filed: Vec<Filed>,
+    pub(crate) derived: Vec<Derived>,
     pub(crate) vars: u32,
+    /// Where the words can be cut when they are run by reference.
+    cuts: Vec<usize>,
     pub(crate) afters: Vec<After>,
     pub(crate) keep: Vec<Keep>,
     /// Addresses of the last things kept, which their keepers hold valid.
@@ -142,49 +175,72 @@ impl Recording {
         self.words.get(..self.len).unwrap_or_default()
     }
 
-    /// The words and the waits among them, to be resolved at submission.
-    pub(crate) fn for_submission(&mut self) -> (&mut [u32], &[After]) {
+    /// The words, the waits among them, to be resolved at submission, and the chunks.
+    pub(crate) fn for_submission(&mut self) -> (&mut [u32], &[After], &mut [Chunk]) {
         (
             self.words.get_mut(..self.len).unwrap_or_default(),
             &self.afters,
+            &mut self.chunks,
         )
+    }
+
+    /// The words as pieces that one command can run each, when they lie at this address.
+    pub(crate) fn pieces(&self, address: u64) -> impl Iterator<Item = Piece> + '_ {
+        let ends = self.cuts.iter().copied().chain([self.len]);
+        let mut start = 0;
+        ends.filter_map(move |end| {
+            let words = end.checked_sub(start).filter(|&n| n > 0)?;
+            let address = address + 4 * start as u64;
+            start = end;
+            Some(Piece { address, words })
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Records a command, or changes nothing. An exec's argument block is in chunk number `chunk`.
+    /// Records a command, or changes nothing.
     #[inline]
     pub(crate) fn record(
         &mut self,
         backend: &dyn Backend,
-        kind: QueueKind,
+        queue: QueueId,
         command: &Command<'_>,
-        chunk: Option<usize>,
+        beside: Option<Beside>,
         has_variables: bool,
     ) -> Result<(), RecordError> {
         let mut sites = SITES;
         loop {
-            let region = chunk
-                .and_then(|c| self.chunks.get_mut(c))
-                .map(|c| &mut c.region);
+            let block = match beside {
+                None => None,
+                Some(b) => {
+                    let (need, have) = (b.len, 0);
+                    let too_small = RecordError::KernargsTooSmall { need, have };
+                    let chunk = self.chunks.get_mut(b.chunk).ok_or(too_small)?;
+                    let block = Block::new(&mut chunk.region, b.region()?, b.offset, b.len);
+                    Some(block.map_err(|_| too_small)?)
+                }
+            };
             let tail = self.words.get_mut(self.len..).unwrap_or_default();
             let result = if has_variables {
                 let place = Place {
                     base: self.len,
-                    vars: self.vars,
                     sites,
                 };
-                encode_with_sites(backend, kind, command, region, tail, place, &mut self.filed)
+                let found = (&mut self.filed, &mut self.derived);
+                encode_with_sites(backend, queue, command, block, tail, place, found)
             } else {
                 backend
-                    .encode(kind, command, region, tail, PatchList::none())
+                    .encode(queue, command, block, tail, PatchList::none())
                     .map(|(words, _)| words)
             };
             match result {
                 Ok(words) => {
                     self.len += words;
+                    if self.len >= PIECE {
+                        self.note_cut();
+                    }
                     return Ok(());
                 }
                 // The room is counted from the tail's start.
@@ -199,11 +255,20 @@ impl Recording {
         }
     }
 
+    /// Notes a place where long words can be cut: where the next piece is aligned for every engine.
+    #[cold]
+    fn note_cut(&mut self) {
+        let last = self.cuts.last().copied().unwrap_or(0);
+        if self.len - last >= PIECE && self.len.is_multiple_of(8) {
+            self.cuts.push(self.len);
+        }
+    }
+
     #[cold]
     fn grow_words(&mut self, need: usize) -> Result<(), RecordError> {
         let size = (self.len + need).max(self.words.len() * 2).max(1024);
         let more = size - self.words.len();
-        let room = hcq_nostd::record::Room {
+        let room = Room {
             words: size,
             ..Default::default()
         };
@@ -215,8 +280,8 @@ impl Recording {
     }
 
     /// Notes that a wait of `words` words was just recorded for a point.
-    pub(crate) fn note_after(&mut self, at: usize, point: Point) {
-        self.afters.push(After { at, point });
+    pub(crate) fn note_after(&mut self, at: usize, beside: Option<Beside>, point: Point) {
+        self.afters.push(After { at, beside, point });
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -335,6 +400,8 @@ impl Recording {
         self.len = 0;
         self.vars = 0;
         self.filed.clear();
+        self.derived.clear();
+        self.cuts.clear();
         self.afters.clear();
         self.keep.clear();
         self.recent = [0; 4];
@@ -356,8 +423,6 @@ impl Recording {
 struct Place {
     /// Words before it.
     base: usize,
-    /// Variables declared.
-    vars: u32,
     /// Sites that it may file.
     sites: usize,
 }
@@ -366,32 +431,29 @@ struct Place {
 #[cold]
 fn encode_with_sites(
     backend: &dyn Backend,
-    kind: QueueKind,
+    queue: QueueId,
     command: &Command<'_>,
-    region: Option<&mut Region<'static>>,
+    beside: Option<Block<'_, 'static>>,
     tail: &mut [u32],
     place: Place,
-    filed: &mut Vec<Filed>,
+    (filed, all_derived): (&mut Vec<Filed>, &mut Vec<Derived>),
 ) -> Result<usize, RecordError> {
-    let (mut few, mut many, mut derived) = ([Site::EMPTY; SITES], Vec::new(), [Derived::EMPTY; 4]);
+    let (mut few, mut many) = ([Site::EMPTY; SITES], Vec::new());
+    let mut derived = [Derived::EMPTY; DERIVED];
     let sites = if place.sites > SITES {
         many.resize(place.sites, Site::EMPTY);
         &mut many[..]
     } else {
         &mut few[..]
     };
-    let mut list = PatchList::new(sites, &mut derived);
-    for _ in 0..place.vars {
-        list.var()?;
-    }
-    let (words, list) = backend.encode(kind, command, region, tail, list)?;
-    if list.used().derived > 0 {
-        // Sites are filed again when the recording is bound; what is computed from variables would be lost.
-        return Err(RecordError::NotConstant {
-            operand: hcq_nostd::record::Operand::Program,
-        });
-    }
-    let base = u32::try_from(place.base * 4).map_err(|_| hcq_nostd::patch::BuildError::TooMany)?;
+    // Derived variables are numbered on from those of earlier commands.
+    let known = u32::try_from(all_derived.len()).map_err(|_| BuildError::TooMany)?;
+    let vars = FIRST_DERIVED
+        .checked_add(known)
+        .ok_or(BuildError::TooMany)?;
+    let list = PatchList::resume(sites, &mut derived, PatchRoom::default(), vars)?;
+    let (words, list) = backend.encode(queue, command, beside, tail, list)?;
+    let base = u32::try_from(place.base * 4).map_err(|_| BuildError::TooMany)?;
     for site in list.sites() {
         let (region, offset) = site.place();
         let Some(formula) = site.formula() else {
@@ -408,20 +470,22 @@ fn encode_with_sites(
             formula,
         });
     }
+    let made = list.used().derived;
+    all_derived.extend_from_slice(derived.get(..made).unwrap_or_default());
     Ok(words)
 }
 
 /// Words of a wait for a signal, for its place in a recording.
 pub(crate) fn encode_wait(
     backend: &dyn Backend,
-    kind: QueueKind,
+    queue: QueueId,
     signal: SignalAt,
     value: u64,
     words: &mut [u32],
 ) -> Result<usize, RecordError> {
     backend
         .encode(
-            kind,
+            queue,
             &Command::Wait(signal, Value::Imm(value)),
             None,
             words,

@@ -10,6 +10,7 @@ use hcq_nostd::signal::{Signal as CoreSignal, SignalError, SignalPool, SlotState
 use hcq_nostd::timeline::Point;
 
 use crate::Error;
+use crate::backend::Purpose;
 use crate::heap::{Allocation, Heap, lock};
 use crate::inner::Inner;
 use crate::lent::Lent;
@@ -28,7 +29,7 @@ struct Pool {
 
 impl Pool {
     fn new(heap: &Arc<Heap>, slots: usize) -> Result<Self, Error> {
-        let allocation = heap.allocate(slots * CoreSignal::BYTES)?;
+        let allocation = heap.allocate(slots * CoreSignal::BYTES, Purpose::Signals)?;
         let mut states = Lent::new(SlotState::EMPTY, slots);
         // SAFETY: lent once; the pool is dropped before the states, by the order of the fields.
         let lent = unsafe { states.lend() };
@@ -118,7 +119,9 @@ impl Drop for SignalInner {
     }
 }
 
-/// A signal: a 64-bit value and a timestamp, written by queues and by the host. Clones are the same signal.
+/// A signal: a value and a timestamp, written by queues and by the host. Clones are the same signal.
+///
+/// The value has 64 bits on the CPU device and 32 on AMD GPUs, whose engines write and compare that many.
 ///
 /// ```
 /// let device = hcq_std::Device::open("cpu")?;
@@ -157,10 +160,13 @@ impl Signal {
         Ok(())
     }
 
-    /// The last timestamp that a queue wrote, in nanoseconds of the device's clock (what
-    /// [`Device::now_ns`](crate::Device::now_ns) reads); 0 if none.
+    /// The last timestamp that a queue wrote, in nanoseconds of the clock that
+    /// [`Device::now_ns`](crate::Device::now_ns) reads; 0 if none.
     pub fn timestamp(&self) -> u64 {
-        self.slot.signal.timestamp()
+        match self.slot.signal.timestamp() {
+            0 => 0,
+            raw => self.inner.backend.timestamp_ns(raw).max(1),
+        }
     }
 
     /// Waits until the value is at least `value`. Returns the value seen.

@@ -5,7 +5,7 @@ use hcq_nostd::value::{Value, Var};
 use zerocopy::IntoBytes;
 
 use crate::Error;
-use crate::backend::{Backend, Command, QueueKind};
+use crate::backend::{Backend, Command, QueueId};
 
 /// Words with the places of one number.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Template {
     /// Encodes the command that `make` gives for a number yet unknown.
     pub(crate) fn new(
         backend: &dyn Backend,
-        kind: QueueKind,
+        queue: QueueId,
         make: impl FnOnce(Value) -> Command<'static>,
     ) -> Result<Self, Error> {
         let (mut sites, mut derived) = ([Site::EMPTY; 8], [Derived::EMPTY; 1]);
@@ -33,7 +33,7 @@ impl Template {
         debug_assert_eq!(number, Var::new(0));
         let command = make(number.into());
         let (len, list) = backend
-            .encode(kind, &command, None, &mut words, list)
+            .encode(queue, &command, None, &mut words, list)
             .map_err(failed)?;
         let places = list
             .sites()

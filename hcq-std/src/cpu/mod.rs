@@ -31,9 +31,11 @@ use hcq_nostd::signal::Width;
 
 use self::memory::Space;
 use crate::backend::{
-    Backend, Command, Layout, Memory, Port, Prepared, PushError, QueueId, QueueKind, Source,
+    Backend, Body, Command, Layout, Memory, Port, Prepared, Purpose, PushError, QueueId, QueueKind,
+    Source,
 };
 use crate::heap::lock;
+use crate::info::DeviceInfo;
 use crate::seam::System;
 use crate::wake::{Event, Futex};
 use crate::{Error, Options};
@@ -177,6 +179,7 @@ impl Shared {
 /// The CPU as a device.
 #[derive(Debug)]
 pub(crate) struct Cpu {
+    info: DeviceInfo,
     shared: Arc<Shared>,
     counts: (usize, usize),
     helpers: usize,
@@ -246,7 +249,21 @@ impl Cpu {
             compute: counts.0,
             shared: Arc::clone(&shared),
         };
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let info = DeviceInfo {
+            name: "the system's processors".into(),
+            target: std::env::consts::ARCH.into(),
+            memory_bytes: 0,
+            visible_memory_bytes: 0,
+            compute_units: u32::try_from(processors).unwrap_or(u32::MAX),
+            dies: 1,
+            wave_size: 1,
+            local_memory_bytes: options.local_memory_bytes as u64,
+            max_group: None,
+            packets: "64-byte packets",
+        };
         let cpu = Self {
+            info,
             shared,
             counts,
             helpers: options.helper_threads,
@@ -333,7 +350,8 @@ impl Drop for Cpu {
 }
 
 impl Port for CpuPort {
-    fn push(&mut self, queue: QueueId, [body, tail]: [&[u32]; 2]) -> Result<(), PushError> {
+    fn push(&mut self, queue: QueueId, body: Body<'_>, tail: &[u32]) -> Result<(), PushError> {
+        let body = body.words();
         let index = flat(self.compute, queue);
         let Some((ring, control)) = self.rings.get_mut(index) else {
             return Err(PushError::TooLarge);
@@ -399,6 +417,10 @@ fn own(program: &Prepared) -> Result<&CpuProgram, RecordError> {
 }
 
 impl Backend for Cpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
     fn width(&self) -> Width {
         Width::W64
     }
@@ -407,7 +429,7 @@ impl Backend for Cpu {
         self.counts
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
+    fn allocate(&self, bytes: usize, _purpose: Purpose) -> Result<Memory, Error> {
         self.shared.space.allocate(bytes)
     }
 
@@ -423,12 +445,12 @@ impl Backend for Cpu {
         self.shared.space.give_back(&memory);
     }
 
-    fn prepare(&self, source: Source) -> Result<Prepared, Error> {
+    fn prepare(&self, source: Source) -> Result<Option<Prepared>, Error> {
         let Source::Function { entry, layout } = source;
-        Ok(Arc::new(CpuProgram {
+        Ok(Some(Arc::new(CpuProgram {
             entry: self.shared.space.register(entry),
             layout,
-        }))
+        })))
     }
 
     fn retire(&self, program: &Prepared) {
@@ -448,26 +470,21 @@ impl Backend for Cpu {
 
     fn encode<'w>(
         &self,
-        kind: QueueKind,
+        queue: QueueId,
         command: &Command<'_>,
-        kernargs: Option<&mut Region<'static>>,
+        kernargs: Option<Block<'_, 'static>>,
         words: &'w mut [u32],
         list: PatchList<'w>,
     ) -> Result<(usize, PatchList<'w>), RecordError> {
-        match kind {
+        match queue.kind {
             QueueKind::Compute => {
                 let mut queue = Compute::new(words, list);
                 match *command {
                     Command::Barrier => queue.memory_barrier()?,
                     Command::Exec(e) => {
                         let program = own(e.program)?.as_program();
-                        let too_small = RecordError::KernargsTooSmall {
-                            need: e.len,
-                            have: 0,
-                        };
-                        let region = kernargs.ok_or(too_small)?;
                         let kernargs =
-                            Block::new(region, e.id, e.offset, e.len).map_err(|_| too_small)?;
+                            kernargs.ok_or(RecordError::KernargsTooSmall { need: 1, have: 0 })?;
                         queue.exec(Launch {
                             program: &program,
                             args: e.args,
@@ -535,15 +552,12 @@ impl Backend for Cpu {
     }
 
     fn relax_room(&self, round: u32, queue: QueueId, get: u64, limit: Duration) -> bool {
-        self.shared.relax(round, &self.shared.room, limit, || {
-            self.consumed(queue) != get
-        })
-    }
-
-    fn consumed(&self, queue: QueueId) -> u64 {
+        let consumed = || {
+            let queue = self.shared.queue(flat(self.counts.0, queue));
+            queue.map_or(0, |(control, _)| control.get())
+        };
         self.shared
-            .queue(flat(self.counts.0, queue))
-            .map_or(0, |(control, _)| control.get())
+            .relax(round, &self.shared.room, limit, || consumed() != get)
     }
 
     fn written(&self, address: u64) {
