@@ -9,7 +9,7 @@ repo="$(cd "$here/../.." && pwd)"
 out=$1
 shift
 # Nothing of a caller's environment changes what is proven.
-unset RUSTFLAGS
+unset RUSTFLAGS CARGO_TARGET_DIR
 limit="$(grep -vE '^(#|$)' "$here/panics")"
 
 fail() {
@@ -61,7 +61,12 @@ public_functions() {
                 sub(/^.* for /, "", type)                                  # the trait
                 sub(/[<{ ].*/, "", type)
             }
-            /^impl.*Display for / { print folder, "text::<" type ">" }
+            match($0, /^pub (struct|enum) [A-Za-z_0-9]+/) {
+                name = substr($0, RSTART, RLENGTH)
+                sub(/.* /, "", name)
+                public[name] = 1
+            }
+            /^impl.*Display for / && public[type] { print folder, "text::<" type ">" }
             /^}|\{\}$/ { type = "" }
             match($0, /^ *pub (const )?(unsafe )?(extern "C" )?fn [a-z_0-9]+/) {
                 name = substr($0, RSTART, RLENGTH)

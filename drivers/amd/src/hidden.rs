@@ -40,18 +40,14 @@ pub enum HiddenKind {
 impl HiddenKind {
     /// The kind of this name, and its bytes; `None` if it is no hidden argument known here.
     pub fn named(name: &str) -> Option<(Self, u32)> {
-        if let Some((prefix, dimension)) = name.rsplit_once('_') {
-            let d = match dimension {
-                "x" => Some(0),
-                "y" => Some(1),
-                "z" => Some(2),
-                _ => None,
-            };
-            match (prefix, d) {
-                ("hidden_global_offset", Some(d)) => return Some((Self::GlobalOffset(d), 8)),
-                ("hidden_block_count", Some(d)) => return Some((Self::BlockCount(d), 4)),
-                ("hidden_group_size", Some(d)) => return Some((Self::GroupSize(d), 2)),
-                ("hidden_remainder", Some(d)) => return Some((Self::Remainder(d), 2)),
+        // As bytes: splitting text can panic as far as the compiler knows.
+        if let [prefix @ .., b'_', dimension @ b'x'..=b'z'] = name.as_bytes() {
+            let d = dimension - b'x';
+            match prefix {
+                b"hidden_global_offset" => return Some((Self::GlobalOffset(d), 8)),
+                b"hidden_block_count" => return Some((Self::BlockCount(d), 4)),
+                b"hidden_group_size" => return Some((Self::GroupSize(d), 2)),
+                b"hidden_remainder" => return Some((Self::Remainder(d), 2)),
                 _ => {}
             }
         }

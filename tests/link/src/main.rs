@@ -1,9 +1,10 @@
-//! Every public function of the core and of the CPU driver in one ELF file for a machine with no operating
+//! Every public function of the core and of the drivers in one ELF file for a machine with no operating
 //! system. There is no global allocator here, so anything that allocates fails to link; and there is no symbol of
 //! `core::panicking` in the result unless some function can still panic.
 #![no_std]
 #![no_main]
 
+mod amd;
 mod cpu;
 mod nostd;
 #[cfg(any(feature = "plant-alloc", feature = "plant-panic"))]
@@ -29,6 +30,7 @@ fn text<T: Display>() {
 #[unsafe(no_mangle)]
 pub extern "C" fn _start() -> ! {
     nostd::keep();
+    amd::keep();
     cpu::keep();
     #[cfg(any(feature = "plant-alloc", feature = "plant-panic"))]
     planted::keep();
