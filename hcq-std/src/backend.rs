@@ -208,8 +208,8 @@ pub(crate) trait Port: Send {
     /// Publishes body and end on a queue, both or nothing, and wakes the device.
     fn push(&mut self, queue: QueueId, body: Body<'_>, end: &[u32]) -> Result<(), PushError>;
 
-    /// The device has recovered: its rings are new.
-    fn renew(&mut self) -> Result<(), Error> {
+    /// The device has recovered, and its rings are new: takes them, and sees whether they run.
+    fn renew(&mut self, _limit: Duration) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -287,6 +287,8 @@ pub(crate) trait Backend: Send + Sync {
     fn fault(&self) -> Option<FaultRecord>;
     /// Starts afresh: what was published and not run is dropped.
     fn recover(&self, limit: Duration) -> Result<(), Error>;
+    /// The port has what the recovery made: the device is in order.
+    fn recovered(&self) {}
     /// Stops for good. `false` if something still runs after the limit.
     fn stop(&self, limit: Duration) -> bool;
 

@@ -228,7 +228,8 @@ impl Device {
     /// there is no fault.
     ///
     /// # Errors
-    /// [`Error::Stuck`] if a worker does not come back; the device stays in error.
+    /// The device stays in error: [`Error::Stuck`] if a worker does not come back; [`Error::Recovery`] if a GPU's kernel
+    /// driver lets the process run nothing any more, as Linux's does after a memory fault.
     pub fn recover(&self) -> Result<(), Error> {
         self.inner.recover()
     }

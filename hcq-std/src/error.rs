@@ -318,6 +318,12 @@ pub enum Error {
         /// How long they were given.
         waited: Duration,
     },
+    /// The device stays in error.
+    #[error("the device cannot recover: {reason}")]
+    Recovery {
+        /// Why not, and what would do.
+        reason: String,
+    },
     /// The timeline does not hold what was submitted: something wrote to its signal.
     #[error("the device's timeline is damaged: {0}")]
     Timeline(TimelineError),

@@ -27,6 +27,8 @@ use crate::{Error, Options};
 
 /// Recordings that a device keeps for later.
 const POOLED: usize = 32;
+/// How long new queues may take to show that they run.
+const RECOVERY: Duration = Duration::from_secs(2);
 /// Words that end a submission: a wait, a reset and a signal, with room to spare for any engine.
 const TAIL_WORDS: usize = 256;
 
@@ -458,8 +460,8 @@ impl Inner {
         }
         // Also after a failure: what is gone must not be used any more.
         let recovered = self.backend.recover(self.wait_timeout);
-        core.port.renew()?;
-        recovered?;
+        let renewed = core.port.renew(self.wait_timeout.min(RECOVERY));
+        recovered.and(renewed)?;
         core.last_queue = None;
         let completed = core.timeline.completed().map_err(Error::Timeline)?.raw();
         let latest = core.timeline.latest().raw();
@@ -481,6 +483,7 @@ impl Inner {
             }
         }
         self.look_locked(&mut core)?;
+        self.backend.recovered();
         *lock(&self.fault) = None;
         Ok(())
     }

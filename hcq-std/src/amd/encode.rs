@@ -7,8 +7,8 @@ use hcq_amd::pm4::indirect_buffer::IndirectBuffer;
 use hcq_amd::sdma::{self, SdmaCopy};
 use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{BuildError, Derived, Formula, PatchList, PatchRoom, RegionId, Site};
-use hcq_nostd::queue::{ComputeQueue, CopyQueue, Launch, Queue};
-use hcq_nostd::record::{Block, Operand, RecordError, Recorder, Room};
+use hcq_nostd::queue::{ComputeQueue, CopyQueue, Launch, Queue, WriteWidth};
+use hcq_nostd::record::{Block, Operand, RecordError, Room};
 use hcq_nostd::value::Affine;
 
 use super::program::{FOREIGN, Packets, own};
@@ -269,11 +269,43 @@ fn finish(list: PatchList<'_>) -> Result<(usize, PatchList<'_>), RecordError> {
     Ok((PACKET_WORDS, list))
 }
 
-/// The words of a memory barrier, which every submission to a compute queue starts with: what hosts and copy engines
-/// have written is seen.
-pub(super) fn barrier(device: &Device) -> Result<Box<[u32]>, RecordError> {
-    let mut words = [0; BESIDE_WORDS];
-    let mut queue = Pm4Compute::over(device, Recorder::new(&mut words, PatchList::none()));
-    queue.memory_barrier()?;
-    Ok(queue.words().into())
+/// Words that a port needs beside those it is given.
+pub(super) struct PortWords {
+    /// What every submission to a compute queue starts with: what hosts and copy engines have written is seen.
+    pub(super) barrier: Box<[u32]>,
+    /// Stores 1 where queues are tried: of a compute queue, and of a copy queue.
+    pub(super) probes: [Box<[u32]>; 2],
+}
+
+impl PortWords {
+    pub(super) fn new(
+        device: &Device,
+        version: sdma::Version,
+        copies: bool,
+        probe: u64,
+    ) -> Result<Self, RecordError> {
+        let mut words = [0; BESIDE_WORDS];
+        let (n, _) = pm4(
+            device,
+            0,
+            &Command::Barrier,
+            None,
+            &mut words,
+            PatchList::none(),
+        )?;
+        let barrier = words.get(..n).unwrap_or_default().into();
+        let store = Command::Write(probe.into(), 1u64.into(), WriteWidth::W32);
+        let (n, _) = pm4(device, 0, &store, None, &mut words, PatchList::none())?;
+        let compute = words.get(..n).unwrap_or_default().into();
+        let n = if copies {
+            sdma(version, None, &store, &mut words, PatchList::none())?.0
+        } else {
+            0
+        };
+        let copy = words.get(..n).unwrap_or_default().into();
+        Ok(Self {
+            barrier,
+            probes: [compute, copy],
+        })
+    }
 }

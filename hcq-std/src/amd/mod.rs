@@ -63,8 +63,9 @@ pub(crate) struct Amd {
     /// The clock's line, and the last tick that it was drawn for.
     clock: Mutex<Option<(Calibration, u64)>>,
     last_look: AtomicU64,
-    /// A recovery failed halfway.
-    is_broken: AtomicBool,
+    /// What no recovery has ended: a queue's exception, or the fault that a recovery could not end.
+    kept: Mutex<Option<FaultRecord>>,
+    has_kept: AtomicBool,
 }
 
 fn unavailable(name: &str, reason: impl ToString, hint: &str) -> Error {
@@ -145,8 +146,9 @@ pub(crate) fn open(
         aql,
         queues: rings.counts().0,
     };
-    let barrier = encode::barrier(&device).map_err(Error::record("memory_barrier"))?;
-    let port = AmdPort::new(&rings, barrier, device.xccs())?;
+    let words = encode::PortWords::new(&device, version, copies, rings.probe_address());
+    let words = words.map_err(Error::record("memory_barrier"))?;
+    let port = AmdPort::new(&rings, words, device.xccs())?;
     let amd = Amd {
         info: facts(node, &device, aql),
         system: Arc::clone(process.system()),
@@ -157,7 +159,8 @@ pub(crate) fn open(
         spin: options.spin,
         clock: Mutex::default(),
         last_look: AtomicU64::new(0),
-        is_broken: AtomicBool::new(false),
+        kept: Mutex::default(),
+        has_kept: AtomicBool::new(false),
         gpu: Arc::clone(&gpu),
     };
     Ok((Arc::new(amd), Box::new(port)))
@@ -177,6 +180,11 @@ impl Amd {
                 return;
             }
         }
+    }
+
+    fn keep(&self, fault: FaultRecord) {
+        *lock(&self.kept) = Some(fault);
+        self.has_kept.store(true, Ordering::Release);
     }
 
     fn pass_time(&self, round: u32, limit: Duration, changed: impl Fn() -> bool) -> bool {
@@ -314,8 +322,8 @@ impl Backend for Amd {
         if let Some(fault) = self.gpu.fault() {
             return Some(fault);
         }
-        if self.is_broken.load(Ordering::Acquire) {
-            return Some(FaultRecord::new(FaultKind::Hardware, 0, 0));
+        if self.has_kept.load(Ordering::Acquire) {
+            return *lock(&self.kept);
         }
         // Whoever asks again and again without ever sleeping in the kernel learns of it, too.
         let now = self.system.now_ns();
@@ -324,16 +332,26 @@ impl Backend for Amd {
             return None;
         }
         self.last_look.store(now, Ordering::Relaxed);
-        self.gpu.look_for_fault()
+        if let Some(fault) = self.gpu.look_for_fault() {
+            return Some(fault);
+        }
+        let exception = self.rings.exception()?;
+        self.keep(exception);
+        Some(exception)
     }
 
     fn recover(&self, _limit: Duration) -> Result<(), Error> {
-        self.is_broken.store(true, Ordering::Release);
+        // In error until the end, whatever happens.
+        let fault = self.fault();
+        self.keep(fault.unwrap_or(FaultRecord::new(FaultKind::Hardware, 0, 0)));
         self.rings.destroy();
         self.gpu.clear_fault();
-        self.rings.create_again()?;
-        self.is_broken.store(false, Ordering::Release);
-        Ok(())
+        self.rings.create_again()
+    }
+
+    fn recovered(&self) {
+        *lock(&self.kept) = None;
+        self.has_kept.store(false, Ordering::Release);
     }
 
     fn stop(&self, _limit: Duration) -> bool {

@@ -3,6 +3,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hcq_amd::aql::{self, PACKET_WORDS};
 use hcq_amd::pm4::submit::{self, SubmitError};
@@ -10,6 +11,7 @@ use hcq_amd::sdma;
 use hcq_nostd::mem::{Region, SharedWord, publish_fence};
 use hcq_nostd::ring::{Doorbell, Ring, RingError, WouldBlock};
 
+use super::encode::PortWords;
 use super::rings::{Plan, Rings, SLOT, indices};
 use crate::Error;
 use crate::backend::{Body, Piece, Port, PushError, QueueId, QueueKind};
@@ -64,8 +66,7 @@ struct HostRing {
 /// The host's half of the rings of a GPU.
 pub(super) struct AmdPort {
     rings: Vec<HostRing>,
-    /// The words that begin a submission to a compute queue.
-    barrier: Box<[u32]>,
+    words: PortWords,
     xccs: u8,
     /// Words of one submission in one piece.
     joined: Vec<u32>,
@@ -74,16 +75,71 @@ pub(super) struct AmdPort {
 }
 
 impl AmdPort {
-    pub(super) fn new(shared: &Arc<Rings>, barrier: Box<[u32]>, xccs: u8) -> Result<Self, Error> {
+    pub(super) fn new(shared: &Arc<Rings>, words: PortWords, xccs: u8) -> Result<Self, Error> {
         let mut port = Self {
             rings: Vec::new(),
-            barrier,
+            words,
             xccs,
             joined: Vec::new(),
             shared: Arc::clone(shared),
         };
-        port.renew()?;
+        port.make()?;
         Ok(port)
+    }
+
+    /// Makes the rings of the queues that there are.
+    fn make(&mut self) -> Result<(), Error> {
+        self.rings.clear();
+        let shared = &*self.shared;
+        let made = shared.with_live(|live| {
+            let parts = live.iter().zip(&shared.plans).zip(&shared.slots);
+            let rings = parts.map(|((queue, plan), slots)| {
+                let mut ring = HostRing::new(*plan, queue, slots.as_ref())?;
+                if let Some(slots) = &mut ring.slots {
+                    let written = slots.write_words(0, &self.words.barrier);
+                    written.map_err(|_| Error::Internal("a barrier does not fit its slot"))?;
+                }
+                Ok(ring)
+            });
+            rings.collect::<Result<Vec<_>, Error>>()
+        });
+        self.rings = made?;
+        Ok(())
+    }
+
+    /// Lets a queue store a word, and waits for it.
+    fn try_queue(&mut self, index: usize, limit: Duration) -> Result<(), Error> {
+        let Some(plan) = self.shared.plans.get(index).copied() else {
+            return Ok(());
+        };
+        let word = self.shared.probe()?;
+        word.store(0);
+        let compute = self.shared.counts().0;
+        let (kind, index) = match plan.kind {
+            QueueKind::Compute => (plan.kind, index),
+            QueueKind::Copy => (plan.kind, index.saturating_sub(compute)),
+        };
+        let [on_compute, on_copy] = &self.words.probes;
+        let probe = match kind {
+            QueueKind::Compute => on_compute.clone(),
+            QueueKind::Copy => on_copy.clone(),
+        };
+        let pushed = self.push(QueueId { kind, index }, Body::Words(&[]), &probe);
+        pushed.map_err(|_| Error::Internal("a new ring has no room"))?;
+        let start = Instant::now();
+        while word.load() == 0 {
+            if start.elapsed() >= limit {
+                return Err(Error::Recovery {
+                    reason: format!(
+                        "a new {kind} queue did nothing for {} ms: after a memory fault the kernel keeps a process off \
+                         the GPU, so that it takes a new process",
+                        limit.as_millis()
+                    ),
+                });
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
     }
 }
 
@@ -259,7 +315,7 @@ impl HostRing {
 impl Port for AmdPort {
     fn push(&mut self, queue: QueueId, body: Body<'_>, end: &[u32]) -> Result<(), PushError> {
         let index = self.shared.flat(queue);
-        let barrier = &*self.barrier;
+        let barrier = &*self.words.barrier;
         let Some(ring) = self.rings.get_mut(index) else {
             return Err(PushError::Stopped);
         };
@@ -284,22 +340,14 @@ impl Port for AmdPort {
         }
     }
 
-    fn renew(&mut self) -> Result<(), Error> {
-        self.rings.clear();
-        let shared = &*self.shared;
-        let made = shared.with_live(|live| {
-            let parts = live.iter().zip(&shared.plans).zip(&shared.slots);
-            let rings = parts.map(|((queue, plan), slots)| {
-                let mut ring = HostRing::new(*plan, queue, slots.as_ref())?;
-                if let Some(slots) = &mut ring.slots {
-                    let written = slots.write_words(0, &self.barrier);
-                    written.map_err(|_| Error::Internal("a barrier does not fit its slot"))?;
-                }
-                Ok(ring)
-            });
-            rings.collect::<Result<Vec<_>, Error>>()
-        });
-        self.rings = made?;
-        Ok(())
+    fn renew(&mut self, limit: Duration) -> Result<(), Error> {
+        let tried = self
+            .make()
+            .and_then(|()| (0..self.rings.len()).try_for_each(|n| self.try_queue(n, limit)));
+        if tried.is_err() {
+            // Not to be used before another recovery.
+            self.rings.clear();
+        }
+        tried
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use hcq_amd::aql::QueueDescriptor;
 use hcq_amd::aql::descriptor::Units;
 use hcq_amd::device::Device;
+use hcq_nostd::fault::FaultRecord;
 use hcq_nostd::mem::{Region, SharedWord, SharedWords};
 use hcq_nostd::ring::arith;
 
@@ -91,6 +92,7 @@ pub(super) struct Rings {
     /// For AQL queues: slots for PM4 words.
     pub(super) slots: Vec<Option<Bo>>,
     pub(super) scratch: Box<[QueueScratch]>,
+    probe: Bo,
 }
 
 impl Rings {
@@ -116,6 +118,7 @@ impl Rings {
             live: Mutex::default(),
             slots: Vec::new(),
             scratch: Box::new([]),
+            probe: gpu.allocate(&MemoryRequest::gtt(16))?,
         };
         let mut live = Vec::new();
         for (kind, count) in [
@@ -251,6 +254,26 @@ impl Rings {
             (Some([read, _]), Some(plan)) => plan.consumed(read.load(), known),
             _ => known,
         }
+    }
+
+    /// An exception of a queue.
+    pub(super) fn exception(&self) -> Option<FaultRecord> {
+        lock(&self.live).iter().find_map(HwQueue::fault)
+    }
+
+    /// Device address of a word that queues are tried with.
+    pub(super) fn probe_address(&self) -> u64 {
+        self.probe.address()
+    }
+
+    /// Sets the word, or looks at it.
+    pub(super) fn probe(&self) -> Result<SharedWord<'static>, Error> {
+        let broken = || Error::Internal("a word of memory is not there");
+        let cpu = self.probe.cpu().ok_or_else(broken)?;
+        // SAFETY: mapped as long as this lives, which whoever uses the word sees to; all access is atomic.
+        let region = unsafe { Region::new(cpu, self.probe.len(), self.probe.address()) };
+        let words = SharedWords::new(region).map_err(|_| broken())?;
+        words.get(0).map(|(word, _)| word).ok_or_else(broken)
     }
 
     /// Destroys all queues.
