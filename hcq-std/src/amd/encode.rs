@@ -309,3 +309,6 @@ impl PortWords {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

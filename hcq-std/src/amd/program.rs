@@ -299,6 +299,12 @@ impl AmdProgram {
         self.kernargs
     }
 
+    /// The layout of its arguments.
+    #[cfg(test)]
+    pub(super) fn layout(&self) -> &hcq_nostd::args::ArgLayout<'static> {
+        &self.arguments.layout
+    }
+
     fn slot(&self, queue: usize) -> Option<&OnceLock<Ready>> {
         match &*self.ready {
             [one] => Some(one),
