@@ -5,10 +5,12 @@
 //! pseudo-random input, and on single files (`cargo run --bin NAME -- FILE...`), which replays a crash without a
 //! nightly toolchain.
 
+mod amd;
 mod packets;
 mod tables;
 mod text;
 
+pub use amd::{amd_code_object, amd_decode};
 pub use packets::{cpu_engine, cpu_packet, signature};
 pub use tables::patch_table;
 pub use text::{job_file, npy_file};
@@ -18,6 +20,8 @@ pub type Body = fn(&[u8]) -> bool;
 
 /// Every target by the name of its binary and of its folder of seeds.
 pub const TARGETS: &[(&str, Body)] = &[
+    ("amd_code_object", amd_code_object),
+    ("amd_decode", amd_decode),
     ("cpu_engine", cpu_engine),
     ("cpu_packet", cpu_packet),
     ("job_file", job_file),
@@ -62,6 +66,8 @@ pub fn made_seeds() -> Vec<(std::path::PathBuf, Vec<u8>)> {
             .collect::<Vec<_>>()
     };
     [
+        of("amd_code_object", amd::objects_as_seeds()),
+        of("amd_decode", amd::queues_as_seeds()),
         of("cpu_packet", packets.clone()),
         of("cpu_engine", packets),
         of("patch_table", tables::seeds()),

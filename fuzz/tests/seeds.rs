@@ -97,6 +97,16 @@ fn run(target: &str, rounds: usize) {
 }
 
 #[test]
+fn amd_code_object() {
+    run("amd_code_object", 5_000);
+}
+
+#[test]
+fn amd_decode() {
+    run("amd_decode", 10_000);
+}
+
+#[test]
 fn cpu_engine() {
     run("cpu_engine", 2_000);
 }
