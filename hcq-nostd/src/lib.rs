@@ -124,6 +124,7 @@ pub mod arena;
 pub mod args;
 pub mod fault;
 pub mod graph;
+pub mod image;
 pub mod mem;
 pub mod patch;
 pub mod plan;

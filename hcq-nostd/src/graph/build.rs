@@ -68,8 +68,8 @@ pub struct Recorded<'g, 's> {
     list: PatchList<'s>,
 }
 
-/// Counts what the graph takes, command by command, and fills the queue and device records for [`record`]. Where drivers
-/// keep something beside the words it is an upper bound; all else is exact.
+/// Counts what the graph takes, command by command, and fills the queue and device records for [`record`]. Words and
+/// argument blocks are exact; commands that share what is beside the words, or a derived variable, take less together.
 ///
 /// # Errors
 /// [`GraphError`]; a scratch that cannot hold a single command is [`RecordError::NoRoom`] or

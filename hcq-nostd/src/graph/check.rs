@@ -117,7 +117,10 @@ fn counts(g: &Graph<'_>) -> Option<()> {
     let c = &g.counts;
     let slots = c.signals.checked_add(c.kickoffs)?;
     let slots = slots.checked_add(c.timestamps)?;
+    // Every signal has a command, and every kickoff a device: no small graph asks for much memory.
+    let most = g.words.len().checked_add(g.devices.len())?;
     let limits = slots < SLOTS
+        && slots as usize <= most
         && g.region_count() < usize::from(u16::MAX)
         && c.flags & !RELOCATABLE == 0
         && c.reserved == 0

@@ -86,6 +86,7 @@ pub use error::{BindError, GraphError, LaunchError, Memory};
 pub use instance::{
     Busy, DeviceTimelines, Entry, Idle, Instance, InstanceMemory, Launch, Run, SlotAt, Timelines,
 };
+pub(crate) use view::ALIGN;
 pub use view::{Counts, DeviceRecord, Graph, Holds, QueueRecord, RegionNeed, WorkRecord};
 
 use crate::args::Arg;

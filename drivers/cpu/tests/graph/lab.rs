@@ -93,33 +93,29 @@ unsafe extern "C" fn triple(args: *const c_void, group: *const Group) {
     // SAFETY: the block holds two addresses and a number.
     let [out, from, add] = unsafe { args.cast::<[u64; 3]>().read() };
     // SAFETY: a group is given.
-    let i = unsafe { (*group).group[0] } as usize;
-    let (out, from) = (pointer(out), pointer(from));
+    let i = unsafe { (*group).group[0] };
     // SAFETY: there are as many elements as groups.
-    let value = unsafe { from.add(i).read_volatile() };
+    let value = unsafe { element(from, i).read_volatile() };
     let value = value.wrapping_mul(3).wrapping_add(add as u32);
     // SAFETY: as above.
-    unsafe { out.add(i).write_volatile(value) };
+    unsafe { element(out, i).write_volatile(value) };
 }
 
 unsafe extern "C" fn mix(args: *const c_void, group: *const Group) {
     // SAFETY: the block holds three addresses.
     let [out, a, b] = unsafe { args.cast::<[u64; 3]>().read() };
     // SAFETY: a group is given.
-    let i = unsafe { (*group).group[0] } as usize;
+    let i = unsafe { (*group).group[0] };
     // SAFETY: there are as many elements as groups.
-    let (a, b) = unsafe {
-        (
-            pointer(a).add(i).read_volatile(),
-            pointer(b).add(i).read_volatile(),
-        )
-    };
+    let a = unsafe { element(a, i).read_volatile() };
     // SAFETY: as above.
-    unsafe { pointer(out).add(i).write_volatile(a ^ b) };
+    let b = unsafe { element(b, i).read_volatile() };
+    // SAFETY: as above.
+    unsafe { element(out, i).write_volatile(a ^ b) };
 }
 
-fn pointer(address: u64) -> *mut u32 {
-    core::ptr::with_exposed_provenance_mut(address as usize)
+fn element(address: u64, i: u32) -> *mut u32 {
+    core::ptr::with_exposed_provenance_mut((address + u64::from(i) * 4) as usize)
 }
 
 struct Host {

@@ -333,7 +333,6 @@ fn a_launch_that_fails_halfway_makes_the_instance_stuck_until_it_is_abandoned() 
         if n < 3 { Ok(()) } else { Err(2) }
     });
     assert_eq!(failed, Err(2));
-    drop(launch);
     let stuck = lab.launch(&mut graph, WAIT);
     assert_eq!(stuck, Err(LaunchError::Stuck { submitted: 2 }));
     graph.abandon();
