@@ -66,7 +66,7 @@ pub struct Config {
 /// Most GPUs of one machine.
 pub const MAX_GPUS: u32 = 8;
 /// The KFD interface of Linux 6.12, which is what the checks here follow.
-pub const KFD_VERSION: (u32, u32) = (1, 16);
+pub const KFD_VERSION: (u32, u32) = (1, 17);
 const OPTIONS: &str =
     "gpus, seed, pace, cpu_visible_vram, kfd, kfd_version, vram, ram, p2p, exact_queues";
 const MIB: u64 = 1 << 20;
@@ -235,7 +235,7 @@ const SEED: &str = "a number below 2^64";
 const PACE: &str = "'thread' or 'manual'";
 const VISIBLE: &str = "'all', 'small' or 'none'";
 const KFD: &str = "'present', 'missing' or 'denied'";
-const VERSION: &str = "two numbers with a dot between: 1.16";
+const VERSION: &str = "two numbers with a dot between: 1.17";
 const VRAM: &str = "a number of MiB";
 const RAM: &str = "a number of MiB, at least 64";
 const SWITCH: &str = "'on' or 'off'";

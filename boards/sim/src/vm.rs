@@ -2,6 +2,10 @@
 
 use std::ptr::NonNull;
 
+mod table;
+
+pub(crate) use table::{Backing, Mapping, Owner, PageTable};
+
 /// What an access is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Need {
