@@ -13,3 +13,20 @@
 
 #[cfg(test)]
 extern crate std;
+
+pub mod chips;
+pub mod compute;
+pub mod copy;
+pub mod cubin;
+pub mod device;
+pub mod dump;
+pub mod gpfifo;
+pub mod host;
+pub mod kernel;
+pub mod local_memory;
+pub mod malformed;
+pub mod method;
+pub mod packet;
+pub mod qmd;
+pub mod setup;
+mod text;

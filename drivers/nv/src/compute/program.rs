@@ -1,0 +1,557 @@
+//! A kernel prepared for one device: its launch descriptor, and what it finds in front of its arguments.
+
+use hcq_nostd::args::ArgLayout;
+use hcq_nostd::patch::{Formula, PatchList, Store};
+use hcq_nostd::queue::Launch;
+use hcq_nostd::record::{Block, NameOperand, Operand, RecordError};
+use hcq_nostd::value::{Fit, Misfit, Value, Var};
+use zerocopy::IntoBytes;
+
+use crate::chips::{BankWords, Chip, MAX_BANK_WORDS};
+use crate::device::Device;
+use crate::kernel::{
+    Kernel, Local, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, Origin, STACK_START,
+    check_sizes, write_arguments,
+};
+use crate::local_memory::LocalMemory;
+use crate::qmd::{Address, Bits, CONSTANT_STRIDE, MAX_WORDS, Words};
+
+/// Alignment of an argument block: constant banks lie at multiples of 256.
+const KERNARG_ALIGN_LOG2: u8 = 8;
+/// Shared memory is handed out in units of 128 bytes.
+const SHARED_UNIT: u64 = 128;
+/// CONSTANT_BUFFER_SIZE_SHIFTED4 counts 16 bytes, and a bank has 64 KiB at most.
+const BANK_UNIT: u32 = 16;
+const MAX_BANK: u32 = 64 * 1024;
+
+/// QMD_GROUP_ID of a launch that belongs to no group.
+const GROUP_NONE: u64 = 0x3f;
+/// QMD_TYPE_GRID_CTA.
+const TYPE_GRID_CTA: u64 = 2;
+/// CWD_MEMBAR_TYPE_L1_SYSMEMBAR: what a grid writes is visible to the whole system when it is complete.
+const MEMBAR_SYSTEM: u64 = 1;
+/// API_VISIBLE_CALL_LIMIT_NO_CHECK, SAMPLER_INDEX_VIA_HEADER_INDEX.
+const ON: u64 = 1;
+
+/// Why a kernel cannot run on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// More registers than a thread can have.
+    Registers {
+        /// Registers that it needs.
+        need: u32,
+        /// The most there may be.
+        max: u32,
+    },
+    /// More barriers than a group can have.
+    Barriers {
+        /// Barriers that it needs.
+        need: u32,
+        /// The most there may be.
+        max: u32,
+    },
+    /// More shared memory than a group can have.
+    Shared {
+        /// Bytes that it needs, with what the system reserves.
+        need: u64,
+        /// The most there may be.
+        max: u32,
+    },
+    /// More local memory than the device's threads have.
+    Local {
+        /// Bytes that a thread needs.
+        need: u32,
+        /// Bytes that a thread has.
+        have: u32,
+    },
+    /// A constant bank that is larger than 64 KiB, or not where a launch descriptor can have one.
+    Bank {
+        /// Its number.
+        index: usize,
+    },
+    /// An argument that ends behind bank 0, or arguments over words that the kernel reads.
+    Arguments {
+        /// Where they end, or start.
+        at: u64,
+        /// Bytes of the bank, or of those words.
+        bytes: u32,
+    },
+    /// An address or number that a field of the launch descriptor cannot hold.
+    Misfit(Misfit),
+}
+
+impl core::fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::Registers { need, max } => write!(f, "{need} registers; a thread has {max}"),
+            Self::Barriers { need, max } => write!(f, "{need} barriers; a group has {max}"),
+            Self::Shared { need, max } => {
+                write!(f, "{need} bytes of shared memory; a group has {max}")
+            }
+            Self::Local { need, have } => {
+                write!(f, "{need} bytes of local memory per thread; there are {have}")
+            }
+            Self::Bank { index } => write!(f, "constant bank {index} is too large or misplaced"),
+            Self::Arguments { at, bytes } => {
+                write!(f, "arguments at byte {at} of a constant bank of {bytes}")
+            }
+            Self::Misfit(m) => write!(f, "{m}"),
+        }
+    }
+}
+
+impl core::error::Error for ProgramError {}
+
+impl From<Misfit> for ProgramError {
+    fn from(m: Misfit) -> Self {
+        Self::Misfit(m)
+    }
+}
+
+/// A kernel prepared for one device's compute queues.
+///
+/// Its argument block is the whole of constant bank 0: sizes and windows in front, then the arguments.
+#[derive(Clone, Debug)]
+pub struct Program<'p> {
+    chip: &'static Chip,
+    kernel: Kernel,
+    arguments: ArgLayout<'p>,
+    qmd: Words,
+    /// The words in front of the arguments.
+    front: [u32; MAX_BANK_WORDS],
+    /// How many of them are written: all in front of the arguments, up to as many as there are.
+    front_words: usize,
+    bank_bytes: u32,
+}
+
+/// Puts a value into its field.
+fn set(qmd: &mut Words, at: Bits, value: u64) -> Result<(), Misfit> {
+    let (field, bits) = (at.field(), at.field().place(value)?);
+    if let Some(word) = qmd.get_mut(at.word()) {
+        let mask = (field.mask() << field.shift) & u64::from(u32::MAX);
+        // The field is inside its word.
+        *word = *word & !(mask as u32) | bits as u32;
+    }
+    Ok(())
+}
+
+/// The low 32 bits of what an address is counted in, and the rest.
+fn set_address(qmd: &mut Words, at: Address, address: u64) -> Result<(), Misfit> {
+    Fit::aligned(at.bits(), at.shift).check(address)?;
+    let units = address >> at.shift;
+    set(qmd, at.lower, units & u64::from(u32::MAX))?;
+    set(qmd, at.upper, units >> 32)
+}
+
+/// SHARED_MEMORY_SIZE and the configurations that go with it.
+fn set_shared(qmd: &mut Words, chip: &Chip, bytes: u64) -> Result<(), Option<Misfit>> {
+    let rounded = bytes.checked_next_multiple_of(SHARED_UNIT).ok_or(None)?;
+    let config = chip.shared.config(rounded).ok_or(None)?;
+    let [min, target, max] = chip.qmd.shared_config;
+    set(qmd, chip.qmd.shared, rounded)?;
+    set(qmd, min, config.into())?;
+    set(qmd, target, config.into())?;
+    set(qmd, max, chip.shared.largest_config().into())?;
+    Ok(())
+}
+
+/// The descriptor of a kernel, without what a launch adds.
+fn template(device: &Device, kernel: &Kernel, bank_0: u32) -> Result<Words, ProgramError> {
+    let (chip, layout) = (device.chip(), device.chip().qmd);
+    let mut qmd = [0; MAX_WORDS];
+    let fixed = &layout.fixed;
+    let mut put = |at, value| set(&mut qmd, at, value);
+    put(fixed.major, layout.major.into())?;
+    put(fixed.minor, layout.minor.into())?;
+    put(fixed.group_id, GROUP_NONE)?;
+    if let Some(kind) = fixed.kind {
+        put(kind, TYPE_GRID_CTA)?;
+    }
+    if let Some(caching) = fixed.global_caching {
+        put(caching, ON)?;
+    }
+    for at in [fixed.call_limit, fixed.sampler_index]
+        .into_iter()
+        .chain(fixed.invalidate)
+    {
+        put(at, ON)?;
+    }
+    put(fixed.membar, MEMBAR_SYSTEM)?;
+
+    put(layout.registers, kernel.registers.into())?;
+    // One is always there.
+    put(layout.barriers, kernel.barriers.max(1).into())?;
+    put(layout.sass_version, device.sass_version().into())?;
+    let local = kernel.thread_bytes().unwrap_or(u32::MAX);
+    match kernel.local {
+        Local::Low(_) => put(layout.local_low, local.into())?,
+        Local::High(_) => put(layout.local_high, local.into())?,
+    }
+    let prefetch = u64::from(kernel.code_bytes >> layout.prefetch.shift);
+    let prefetch_size = layout.prefetch_size;
+    put(
+        prefetch_size,
+        prefetch.min(prefetch_size.field().mask()),
+    )?;
+    set_address(&mut qmd, layout.program, kernel.entry)?;
+    let unit = 1u64 << layout.prefetch.shift;
+    set_address(&mut qmd, layout.prefetch, kernel.entry & !(unit - 1))?;
+
+    let shared = kernel.shared_bytes.into();
+    set_shared(&mut qmd, chip, shared).map_err(|misfit| match misfit {
+        Some(misfit) => ProgramError::Misfit(misfit),
+        None => ProgramError::Shared {
+            need: shared,
+            max: chip.shared.max_bytes(),
+        },
+    })?;
+
+    for (n, (index, bank)) in (0u16..).zip(kernel.banks.iter().enumerate()) {
+        let Some(bank) = bank else { continue };
+        let bad = ProgramError::Bank { index };
+        let (valid, stride) = layout.constant_valid;
+        set(&mut qmd, valid.nth(n, stride), ON)?;
+        let bytes = if index == 0 {
+            let (invalidate, stride) = layout.constant_invalidate;
+            set(&mut qmd, invalidate.nth(n, stride), ON)?;
+            bank_0
+        } else {
+            let at = layout.constant.nth(n, CONSTANT_STRIDE);
+            set_address(&mut qmd, at, bank.address).map_err(|_| bad)?;
+            bank.bytes
+        };
+        if bytes > MAX_BANK {
+            return Err(bad);
+        }
+        // Whole units, of which 64 KiB are no more than the field counts.
+        let size = bytes.next_multiple_of(BANK_UNIT).into();
+        set(
+            &mut qmd,
+            layout.constant_size.nth(n, CONSTANT_STRIDE),
+            size,
+        )?;
+    }
+    Ok(qmd)
+}
+
+/// The words in front of the arguments, without what a launch adds.
+fn front(device: &Device) -> [u32; MAX_BANK_WORDS] {
+    let (mut words, at) = ([0; MAX_BANK_WORDS], &device.chip().bank_words);
+    let windows = device.windows();
+    for (place, address) in [
+        (at.shared_window, windows.shared),
+        (at.local_window, windows.local),
+    ] {
+        let pair = [
+            (place, address & u64::from(u32::MAX)),
+            (place.saturating_add(1), address >> 32),
+        ];
+        for (place, half) in pair {
+            if let Some(word) = words.get_mut(place) {
+                // Half of 64 bits.
+                *word = half as u32;
+            }
+        }
+    }
+    if let Some(word) = words.get_mut(at.stack) {
+        *word = STACK_START;
+    }
+    words
+}
+
+impl<'p> Program<'p> {
+    /// Prepares a kernel whose image is loaded. `arguments` is where they lie in bank 0; `local` is the memory that the
+    /// device's channels have for stacks.
+    ///
+    /// # Errors
+    /// [`ProgramError`].
+    pub fn new(
+        device: &Device,
+        kernel: &Kernel,
+        arguments: ArgLayout<'p>,
+        local: &LocalMemory,
+    ) -> Result<Self, ProgramError> {
+        let (need, max) = (kernel.registers, MAX_REGISTERS);
+        if need > max {
+            return Err(ProgramError::Registers { need, max });
+        }
+        if kernel.barriers > MAX_BARRIERS {
+            return Err(ProgramError::Barriers {
+                need: kernel.barriers,
+                max: MAX_BARRIERS,
+            });
+        }
+        let (need, have) = (kernel.thread_bytes().unwrap_or(u32::MAX), local.thread_bytes());
+        if need > have {
+            return Err(ProgramError::Local { need, have });
+        }
+        let bank_words = &device.chip().bank_words;
+        let end = arguments
+            .slots
+            .iter()
+            .map(|s| u64::from(s.offset) + u64::from(s.size))
+            .fold(u64::from(arguments.size), u64::max);
+        let [bank_0, ..] = kernel.banks;
+        let declared = bank_0.map_or(0, |bank| bank.bytes);
+        let bank_bytes = match kernel.origin {
+            Origin::Cuda => declared,
+            Origin::Nak => declared.max(u32::try_from(end).unwrap_or(u32::MAX)),
+        };
+        if bank_bytes > MAX_BANK {
+            return Err(ProgramError::Bank { index: 0 });
+        }
+        if end > bank_bytes.into() {
+            return Err(ProgramError::Arguments {
+                at: end,
+                bytes: bank_bytes,
+            });
+        }
+        let front_words = match kernel.origin {
+            Origin::Nak => 0,
+            Origin::Cuda => {
+                let words = (kernel.arguments_at / 4) as usize;
+                let first = arguments.slots.iter().map(|s| s.offset).min();
+                let over = first.is_some_and(|at| at < kernel.arguments_at);
+                if words < bank_words.len || kernel.arguments_at > bank_bytes || over {
+                    return Err(ProgramError::Arguments {
+                        at: kernel.arguments_at.into(),
+                        bytes: bank_bytes,
+                    });
+                }
+                words
+            }
+        };
+        Ok(Self {
+            chip: device.chip(),
+            kernel: *kernel,
+            arguments,
+            qmd: template(device, kernel, bank_bytes)?,
+            front: front(device),
+            front_words,
+            bank_bytes,
+        })
+    }
+
+    /// The kernel.
+    pub const fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The chip that it is prepared for.
+    pub const fn chip(&self) -> &'static Chip {
+        self.chip
+    }
+
+    /// The launch descriptor without what a launch adds: grid, group, bank 0, shared memory, releases, dependent launch.
+    pub fn template(&self) -> &[u32] {
+        self.qmd.get(..self.chip.qmd.words).unwrap_or_default()
+    }
+
+    /// Writes what is in front of the arguments.
+    fn write_front(
+        &self,
+        list: &mut PatchList<'_>,
+        block: &mut Block<'_, '_>,
+        launch: &Sizes<'_>,
+    ) -> Result<(), RecordError> {
+        let mut front = self.front;
+        let at: &BankWords = &self.chip.bank_words;
+        let sizes = [(at.block, launch.local), (at.grid, launch.groups)];
+        for (first, values) in sizes {
+            for (place, value) in (first..).zip(values) {
+                if let (Some(word), Some(v)) = (front.get_mut(place), value.imm()) {
+                    // `check_sizes` has found it to be below 2^31.
+                    *word = v as u32;
+                }
+            }
+        }
+        if let Some(word) = at.dynamic_shared.and_then(|place| front.get_mut(place)) {
+            *word = launch.local_memory;
+        }
+        let known = front.get(..self.front_words).unwrap_or(&front);
+        block.write(0, known.as_bytes())?;
+        // More than there are words for: nothing but zeros.
+        let zeros = [0u32; 64];
+        let mut done = known.len();
+        while let Some(left @ 1..) = self.front_words.checked_sub(done) {
+            let piece = zeros.get(..left).unwrap_or(&zeros);
+            block.write(done * 4, piece.as_bytes())?;
+            done += piece.len();
+        }
+        for (first, values, operand) in [
+            (at.block, launch.local, Operand::Local as fn(u8) -> Operand),
+            (at.grid, launch.groups, Operand::Groups),
+        ] {
+            for (d, (place, value)) in (0u8..).zip((first..).zip(values)) {
+                if value.imm().is_none() {
+                    let operand = operand(d);
+                    block.whole(list, place * 4, *value, Store::W32, operand)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the argument block and the launch descriptor. `bank` is where bank 0 will be, if that is not where the block
+    /// is now.
+    pub(crate) fn record(
+        &self,
+        list: &mut PatchList<'_>,
+        qmd_block: &mut Block<'_, '_>,
+        launch: &mut Launch<'_, '_, Self>,
+        bank: Option<Value>,
+    ) -> Result<(), RecordError> {
+        let (need, have) = (self.bank_bytes as usize, launch.kernargs.len());
+        if have < need {
+            return Err(RecordError::KernargsTooSmall { need, have });
+        }
+        let kernargs = launch
+            .kernargs
+            .device_address(0)
+            .ok_or(RecordError::KernargsTooSmall { need, have })?;
+        let sizes = Sizes {
+            groups: &launch.groups,
+            local: &launch.local,
+            local_memory: launch.local_memory,
+        };
+        check_sizes(&self.kernel, list, sizes.groups, sizes.local)?;
+        if self.front_words > 0 {
+            self.write_front(list, &mut launch.kernargs, &sizes)?;
+        }
+        write_arguments(&self.arguments, launch.args, &mut launch.kernargs, list)?;
+        let bank = bank.unwrap_or(kernargs.into());
+        self.write_qmd(list, qmd_block, &sizes, bank)
+    }
+
+    fn write_qmd(
+        &self,
+        list: &mut PatchList<'_>,
+        block: &mut Block<'_, '_>,
+        launch: &Sizes<'_>,
+        bank: Value,
+    ) -> Result<(), RecordError> {
+        let layout = self.chip.qmd;
+        let mut qmd = self.qmd;
+        let dimensions = || {
+            let grid = layout.grid.iter().zip(launch.groups);
+            let block = layout.block.iter().zip(launch.local);
+            grid.chain(block)
+        };
+        for (at, value) in dimensions() {
+            if let Some(v) = value.imm() {
+                set(&mut qmd, *at, v).operand(Operand::Local(3))?;
+            }
+        }
+        if let Some(address) = bank.imm() {
+            Fit::aligned(layout.constant.bits(), KERNARG_ALIGN_LOG2)
+                .check(address)
+                .operand(Operand::Kernargs)?;
+            set_address(&mut qmd, layout.constant, address).operand(Operand::Kernargs)?;
+        }
+        if launch.local_memory > 0 {
+            let bytes = u64::from(self.kernel.shared_bytes) + u64::from(launch.local_memory);
+            set_shared(&mut qmd, self.chip, bytes).map_err(|misfit| match misfit {
+                Some(misfit) => RecordError::Misfit {
+                    operand: Operand::LocalMemory,
+                    misfit,
+                },
+                None => RecordError::Limit {
+                    operand: Operand::LocalMemory,
+                    value: bytes,
+                    max: self.chip.shared.max_bytes().into(),
+                },
+            })?;
+        }
+        let words = qmd.get(..layout.words).unwrap_or_default();
+        block.write(0, words.as_bytes())?;
+        self.file_sites(list, block, launch, bank, &qmd)
+    }
+
+    /// Sites for what is not known yet.
+    fn file_sites(
+        &self,
+        list: &mut PatchList<'_>,
+        block: &mut Block<'_, '_>,
+        launch: &Sizes<'_>,
+        bank: Value,
+        qmd: &Words,
+    ) -> Result<(), RecordError> {
+        let layout = self.chip.qmd;
+        let word = |at: Bits| qmd.get(at.word()).copied().unwrap_or_default();
+        for (d, (at, value)) in (0u8..).zip(layout.grid.iter().zip(launch.groups)) {
+            if value.imm().is_none() {
+                // The rest of the word is zero.
+                let formula = Formula {
+                    fit: limit(MAX_GRID, d),
+                    ..Formula::field(Var::new(0), 0, at.field())
+                };
+                block.value(list, at.at(), *value, &formula, Operand::Groups(d))?;
+            }
+        }
+        for (d, (at, value)) in (0u8..).zip(layout.block.iter().zip(launch.local)) {
+            if value.imm().is_none() {
+                let store = match at.width() {
+                    8 => Store::W8,
+                    _ => Store::W16,
+                };
+                let formula = Formula {
+                    fit: limit(MAX_BLOCK, d),
+                    ..Formula::narrow(Var::new(0), store)
+                };
+                block.value(list, at.byte(), *value, &formula, Operand::Local(d))?;
+            }
+        }
+        if bank.imm().is_none() {
+            let Address {
+                lower,
+                upper,
+                shift,
+            } = layout.constant;
+            let fit = Fit::aligned(layout.constant.bits(), KERNARG_ALIGN_LOG2);
+            let low = Formula {
+                shr: shift,
+                ..Formula::low(Var::new(0), fit)
+            };
+            block.value(list, lower.at(), bank, &low, Operand::Kernargs)?;
+            // The upper word has the bank's size, too.
+            let high = Formula {
+                shr: 32 + shift,
+                mask: upper.field().mask(),
+                base: word(upper).into(),
+                ..low
+            };
+            block.value(list, upper.at(), bank, &high, Operand::Kernargs)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a size in dimension `d` must be that is known at launch only.
+fn limit(most: [u32; 3], d: u8) -> Fit {
+    let most = most.get(usize::from(d)).copied().unwrap_or_default();
+    Fit {
+        most: most.into(),
+        ..Fit::count(32)
+    }
+}
+
+/// What of a launch decides its descriptor.
+struct Sizes<'a> {
+    groups: &'a [Value; 3],
+    local: &'a [Value; 3],
+    local_memory: u32,
+}
+
+impl hcq_nostd::queue::Program for Program<'_> {
+    /// Bytes of constant bank 0.
+    #[inline]
+    fn kernargs_size(&self) -> usize {
+        self.bank_bytes as usize
+    }
+
+    fn kernargs_align(&self) -> usize {
+        1 << KERNARG_ALIGN_LOG2
+    }
+}

@@ -1,0 +1,476 @@
+//! The compute queue.
+//!
+//! A launch is a descriptor in memory and the methods that schedule it. Commands behind it change that descriptor as long
+//! as they can: a signal becomes one of its releases, the next launch hangs on its dependent field and needs no methods.
+//! So the queue has memory for descriptors of its own.
+
+use hcq_nostd::mem::Region;
+use hcq_nostd::patch::{Formula, PatchList, RegionId, Store};
+use hcq_nostd::queue::{ComputeQueue, Launch, Queue, SignalAt, WriteWidth};
+use hcq_nostd::record::{Block, Command, NameOperand, Operand, RecordError, Recorder, Room};
+use hcq_nostd::value::{Fit, Value, Var};
+
+use super::program::Program;
+use super::{Compute, PcasAction, QMD_ADDRESS, ShaderCaches};
+use crate::chips::Chip;
+use crate::device::Device;
+use crate::host::{self, SIGNALLED, WaitForIdle};
+use crate::qmd::{ALIGN_LOG2, Release};
+use crate::setup::Setup;
+
+/// Memory for a queue's launch descriptors.
+#[derive(Debug)]
+pub struct Qmds<'m> {
+    memory: Region<'m>,
+    region: RegionId,
+    stride: usize,
+}
+
+impl<'m> Qmds<'m> {
+    /// Descriptors from the start of `memory` on, which is number `region` of the patch list. Its device address is a
+    /// multiple of 256 below 2^40.
+    pub fn new(memory: Region<'m>, region: RegionId) -> Self {
+        Self {
+            memory,
+            region,
+            stride: 0,
+        }
+    }
+
+    /// The same with this many bytes from one to the next, at least a descriptor's: for descriptors that lie beside
+    /// something else. The usual distance is 256 bytes for 3.0, 512 for later ones.
+    pub fn every(self, stride: usize) -> Self {
+        Self { stride, ..self }
+    }
+}
+
+/// The last launch, while commands can still change its descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Active {
+    /// Byte offset of its descriptor.
+    at: usize,
+    /// Releases of it that are taken.
+    releases: usize,
+    /// The word of their flags.
+    flags: u32,
+}
+
+/// What is known of the engine behind the words so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Engine {
+    /// Every launch of the queue is complete.
+    #[default]
+    Idle,
+    /// The last command was a launch, or signals that its descriptor took.
+    Active(Active),
+    /// Launches may be running.
+    Busy,
+}
+
+/// Where a recording stands, beside its words: to go on with it in another queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    next: usize,
+    engine: Engine,
+}
+
+impl State {
+    /// Byte offset where the next launch's descriptor goes.
+    pub const fn next(&self) -> usize {
+        self.next
+    }
+
+    /// The same with the next descriptor at this byte offset, a multiple of 256.
+    pub const fn at(self, next: usize) -> Self {
+        Self { next, ..self }
+    }
+
+    /// Byte offset of the descriptor that the next command may still change.
+    pub const fn active(&self) -> Option<usize> {
+        match self.engine {
+            Engine::Active(active) => Some(active.at),
+            Engine::Idle | Engine::Busy => None,
+        }
+    }
+
+    /// The same, leaving the last launch's descriptor alone: its memory is not at hand any more.
+    pub const fn sealed(self) -> Self {
+        match self.engine {
+            Engine::Active(_) => Self {
+                engine: Engine::Busy,
+                ..self
+            },
+            Engine::Idle | Engine::Busy => self,
+        }
+    }
+}
+
+/// A compute queue while it is recorded.
+///
+/// - Signals and waits have 63 bits: an acquire looks at the sign of a difference of 64 bits.
+/// - Value and timestamp of a signal are written by one release: a [`timestamp`](Queue::timestamp) makes the value zero.
+/// - A launch starts when the one before it is complete, by its descriptor if nothing is in between, else by waiting for
+///   the engine to be idle. A recording takes the engine to be idle at its start: what was submitted before is complete,
+///   or [`wait_for_idle`](Self::wait_for_idle) is its first command.
+#[derive(Debug)]
+pub struct NvCompute<'m> {
+    chip: &'static Chip,
+    recorder: Recorder<'m>,
+    qmds: Qmds<'m>,
+    state: State,
+    /// PM_TRIGGER in front of launches.
+    monitored: bool,
+}
+
+impl<'m> NvCompute<'m> {
+    /// An empty queue over the caller's words, region 0 of the patch list, and memory for descriptors.
+    pub fn new(
+        device: &Device,
+        words: &'m mut [u32],
+        qmds: Qmds<'m>,
+        list: PatchList<'m>,
+    ) -> Self {
+        Self::over(device, Recorder::new(words, list), qmds, State::default())
+    }
+
+    /// A queue that records into an existing recorder, behind what it holds, from this state on.
+    pub fn over(device: &Device, recorder: Recorder<'m>, qmds: Qmds<'m>, state: State) -> Self {
+        let chip = device.chip();
+        let whole = chip.qmd.bytes().next_multiple_of(1 << ALIGN_LOG2);
+        Self {
+            chip,
+            recorder,
+            qmds: Qmds {
+                stride: qmds.stride.max(whole),
+                ..qmds
+            },
+            state,
+            monitored: false,
+        }
+    }
+
+    /// The same with a mark for performance monitors, PM_TRIGGER, in front of each launch that has methods.
+    pub fn monitored(self) -> Self {
+        Self {
+            monitored: true,
+            ..self
+        }
+    }
+
+    /// The recorder, to declare variables or to look at what was recorded.
+    pub fn recorder(&mut self) -> &mut Recorder<'m> {
+        &mut self.recorder
+    }
+
+    /// The words so far.
+    pub fn words(&self) -> &[u32] {
+        self.recorder.words()
+    }
+
+    /// Where the recording stands.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Memory taken so far; beside the words, bytes of descriptors.
+    pub fn used(&self) -> Room {
+        Room {
+            beside: self.state.next,
+            ..self.recorder.used()
+        }
+    }
+
+    /// The recorder, and where the recording stands.
+    pub fn finish(self) -> (Recorder<'m>, State) {
+        (self.recorder, self.state)
+    }
+
+    /// What the channel is told once, or when its local memory changes.
+    ///
+    /// # Errors
+    /// [`RecordError`]; the queue is as it was.
+    pub fn setup(&mut self, setup: &Setup) -> Result<&mut Self, RecordError> {
+        let chip = self.chip;
+        self.recorder.command(|c| setup.record(chip, c))?;
+        self.state = self.state.sealed();
+        Ok(self)
+    }
+
+    /// Holds the queue until all its launches are complete.
+    ///
+    /// # Errors
+    /// [`RecordError`]; the queue is as it was.
+    pub fn wait_for_idle(&mut self) -> Result<&mut Self, RecordError> {
+        self.recorder.command(|c| {
+            WaitForIdle { all: false }.record(c);
+            Ok(())
+        })?;
+        self.state.engine = Engine::Idle;
+        Ok(self)
+    }
+
+    /// A host command behind which every launch is complete.
+    fn idling(
+        &mut self,
+        encode: impl FnOnce(&Chip, &mut Command<'_, '_>) -> Result<(), RecordError>,
+    ) -> Result<&mut Self, RecordError> {
+        let chip = self.chip;
+        self.recorder.command(|c| encode(chip, c))?;
+        self.state.engine = Engine::Idle;
+        Ok(self)
+    }
+
+    /// A host command that launches may run beside.
+    fn passing(
+        &mut self,
+        encode: impl FnOnce(&Chip, &mut Command<'_, '_>) -> Result<(), RecordError>,
+    ) -> Result<&mut Self, RecordError> {
+        let chip = self.chip;
+        self.recorder.command(|c| encode(chip, c))?;
+        self.state = self.state.sealed();
+        Ok(self)
+    }
+
+    /// A signal: a release of the last launch, or the host's.
+    fn release(&mut self, signal: SignalAt, value: Value) -> Result<&mut Self, RecordError> {
+        let chip = self.chip;
+        let Engine::Active(active) = self.state.engine else {
+            return self.idling(|chip, c| host::release(chip, c, signal, value));
+        };
+        let Some(place) = chip.qmd.releases.get(active.releases) else {
+            return self.idling(|chip, c| host::release(chip, c, signal, value));
+        };
+        let lost = RecordError::NoRoom(self.used());
+        let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
+        let mut block =
+            Block::new(memory, region, active.at, chip.qmd.bytes()).map_err(|_| lost)?;
+        let flags = active.flags | flags(place, signal.notify);
+        let folded = self
+            .recorder
+            .command(|c| fold(c.list(), &mut block, place, (signal.address, value), flags));
+        if let Err(e) = folded {
+            // Some of the fields may hold something by now.
+            unfold(&mut block, place, active.flags)?;
+            return Err(e);
+        }
+        let mut next = Active {
+            releases: active.releases + 1,
+            flags,
+            ..active
+        };
+        // Up to 3.0 each release has its flags in a word of its own.
+        if let Some(after) = chip.qmd.releases.get(next.releases)
+            && after.enable.word() != place.enable.word()
+        {
+            next.flags = 0;
+        }
+        self.state.engine = Engine::Active(next);
+        Ok(self)
+    }
+
+    /// Runs a program, as [`ComputeQueue::exec`] does, whose constant bank 0 will be at `bank`: a variable, for argument
+    /// blocks that are copied before each submission. The block's own device address is not looked at.
+    ///
+    /// # Errors
+    /// [`RecordError`]; the queue is as it was, the argument block's contents may have changed.
+    pub fn exec_with_bank(
+        &mut self,
+        launch: Launch<'_, '_, Program<'_>>,
+        bank: Value,
+    ) -> Result<&mut Self, RecordError> {
+        self.launch(launch, Some(bank))
+    }
+
+    fn launch(
+        &mut self,
+        mut launch: Launch<'_, '_, Program<'_>>,
+        bank: Option<Value>,
+    ) -> Result<&mut Self, RecordError> {
+        let layout = self.chip.qmd;
+        // One made for another chip has other descriptors.
+        if launch.program.chip() != self.chip {
+            let operand = Operand::Program;
+            return Err(RecordError::Unsupported { operand });
+        }
+        let at = self.state.next;
+        let next = at.saturating_add(self.qmds.stride);
+        let full = RecordError::NoRoom(Room {
+            beside: next,
+            ..self.recorder.used()
+        });
+        let engine = self.state.engine;
+        let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
+        let mut block = Block::new(memory, region, at, layout.bytes()).map_err(|_| full)?;
+        let address = block.device_address(0).ok_or(full)?;
+        let (pcas, monitored) = (QMD_ADDRESS, self.monitored);
+        self.recorder.command(|c| {
+            pcas.check(address).operand(Operand::Program)?;
+            launch
+                .program
+                .record(c.list(), &mut block, &mut launch, bank)?;
+            match engine {
+                Engine::Active(_) => return Ok(()),
+                Engine::Busy => WaitForIdle { all: false }.record(c),
+                Engine::Idle => {}
+            }
+            if monitored {
+                Compute::PmTrigger.record(c)?;
+            }
+            Compute::SendPcas(address.into()).record(c)?;
+            Compute::SignalingPcas(PcasAction::PrefetchSchedule).record(c)
+        })?;
+        if let Engine::Active(before) = engine {
+            self.chain(before.at, address)?;
+        }
+        self.state = State {
+            next,
+            engine: Engine::Active(Active {
+                at,
+                releases: 0,
+                flags: 0,
+            }),
+        };
+        Ok(self)
+    }
+
+    /// Makes the launch at `address` follow the one whose descriptor is at byte offset `before`.
+    fn chain(&mut self, before: usize, address: u64) -> Result<(), RecordError> {
+        /// DEPENDENT_QMD_ACTION_QMD_SCHEDULE.
+        const SCHEDULE: u32 = 1;
+        let dependent = &self.chip.qmd.dependent;
+        let lost = RecordError::NoRoom(self.recorder.used());
+        let bit = |shift: u8, value: u32| value << shift;
+        let flags = bit(dependent.enable.field().shift, 1)
+            | bit(dependent.action.field().shift, SCHEDULE)
+            | bit(dependent.prefetch.field().shift, 1);
+        let pointer = dependent
+            .pointer
+            .field()
+            .place(address)
+            .operand(Operand::Program)?;
+        // The pointer has a word of its own, and so have the flags, but for zeros.
+        let stores = [
+            (dependent.pointer.at(), pointer as u32),
+            (dependent.enable.at(), flags),
+        ];
+        for (at, word) in stores {
+            let stored = self.qmds.memory.store_u32(before.saturating_add(at), word);
+            stored.map_err(|_| lost)?;
+        }
+        Ok(())
+    }
+}
+
+/// The flags of a release: enabled, with 64 bits of payload; four words is zero.
+fn flags(place: &Release, notify: bool) -> u32 {
+    let on = |at: crate::qmd::Bits| 1u32 << at.field().shift;
+    // NON_BLOCKING_INTR_TYPE_TRAP, TRAP_UNCONDITIONAL.
+    let trap = if notify { on(place.trap) } else { 0 };
+    on(place.enable) | on(place.payload64) | trap
+}
+
+/// Writes a release: address, flags and payload.
+fn fold(
+    list: &mut PatchList<'_>,
+    block: &mut Block<'_, '_>,
+    place: &Release,
+    (address, value): (Value, Value),
+    flags: u32,
+) -> Result<(), RecordError> {
+    let any = Var::new(0);
+    let (_, align_log2) = host::SIGNAL;
+    let fit = Fit::aligned(place.address.bits(), align_log2);
+    let lower = Formula::low(any, fit);
+    let at = place.address.lower.at();
+    block.value(list, at, address, &lower, Operand::Signal)?;
+    // Up to 3.0 the upper word holds the flags, too.
+    let shared = place.enable.word() == place.address.upper.word();
+    let upper = Formula {
+        base: if shared { flags.into() } else { 0 },
+        ..Formula::high(any, fit)
+    };
+    let at = place.address.upper.at();
+    block.value(list, at, address, &upper, Operand::Signal)?;
+    let payload = Formula {
+        fit: SIGNALLED,
+        ..Formula::whole(any)
+    };
+    let at = place.payload_lower.at();
+    block.value(list, at, value, &payload, Operand::Data)?;
+    if !shared {
+        let at = place.enable.at();
+        block.whole(list, at, flags.into(), Store::W32, Operand::Signal)?;
+    }
+    Ok(())
+}
+
+/// Takes a release back that could not be written in full.
+fn unfold(block: &mut Block<'_, '_>, place: &Release, flags: u32) -> Result<(), RecordError> {
+    for at in [
+        place.address.lower,
+        place.address.upper,
+        place.payload_lower,
+        place.payload_upper,
+    ] {
+        block.write(at.at(), &[0; 4])?;
+    }
+    block.write(place.enable.at(), &flags.to_le_bytes())
+}
+
+impl Queue for NvCompute<'_> {
+    #[inline]
+    fn signal(&mut self, signal: SignalAt, value: Value) -> Result<&mut Self, RecordError> {
+        self.release(signal, value)
+    }
+
+    #[inline]
+    fn wait(&mut self, signal: SignalAt, value: Value) -> Result<&mut Self, RecordError> {
+        self.passing(|chip, c| host::wait(chip, c, signal, value))
+    }
+
+    /// The engine stores a value with the clock: the signal's value becomes zero.
+    fn timestamp(&mut self, signal: SignalAt) -> Result<&mut Self, RecordError> {
+        self.release(signal, 0u64.into())
+    }
+
+    fn write(
+        &mut self,
+        address: Value,
+        value: Value,
+        width: WriteWidth,
+    ) -> Result<&mut Self, RecordError> {
+        self.idling(|chip, c| host::write(chip, c, address, value, width))
+    }
+
+    fn poll_bit(
+        &mut self,
+        address: Value,
+        mask: u32,
+        expect: Value,
+    ) -> Result<&mut Self, RecordError> {
+        self.passing(|chip, c| host::poll_bit(chip, c, address, mask, expect))
+    }
+}
+
+impl ComputeQueue for NvCompute<'_> {
+    type Program<'p> = Program<'p>;
+
+    /// Invalidates the caches of instructions, data and constants, when every launch before is complete.
+    fn memory_barrier(&mut self) -> Result<&mut Self, RecordError> {
+        let running = self.state.engine != Engine::Idle;
+        self.idling(|_, c| {
+            if running {
+                WaitForIdle { all: false }.record(c);
+            }
+            Compute::InvalidateShaderCaches(ShaderCaches::all()).record(c)
+        })
+    }
+
+    #[inline]
+    fn exec(&mut self, launch: Launch<'_, '_, Program<'_>>) -> Result<&mut Self, RecordError> {
+        self.launch(launch, None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,608 @@
+//! Launch descriptors (QMD): what the compute engine reads to run a grid.
+//!
+//! Three layouts: 3.0 of 64 words for Ampere and Ada, 4.0 and 5.0 of 96 words for Hopper and Blackwell. Their fields are
+//! tables that were generated from NVIDIA's class headers; what the driver writes it finds there by name, when it is
+//! compiled. [`Fields`] reads any descriptor back.
+
+mod tables;
+pub mod view;
+
+use hcq_nostd::value::Field;
+
+pub use view::{FieldValue, Fields, Unnamed};
+
+/// Words of the longest descriptor.
+pub const MAX_WORDS: usize = 96;
+/// Alignment of a descriptor's address: SEND_PCAS_A and DEPENDENT_QMDn_POINTER count 256 bytes.
+pub const ALIGN_LOG2: u8 = 8;
+/// Bits of a descriptor's address: 32 of them, counting 256 bytes.
+pub const ADDRESS_BITS: u8 = 40;
+
+/// A field of a descriptor as the header has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its name, without the prefix of class and version.
+    pub name: &'static str,
+    /// Its lowest bit, from bit 0 of the descriptor.
+    pub low: u16,
+    /// Bits.
+    pub width: u8,
+    /// Bits from one to the next, for fields that are there several times; zero for others.
+    pub stride: u8,
+    /// How often it is there.
+    pub count: u8,
+}
+
+impl Row {
+    const fn new(name: &'static str, high: u16, low: u16) -> Self {
+        Self {
+            name,
+            low,
+            width: (high - low + 1) as u8,
+            stride: 0,
+            count: 1,
+        }
+    }
+
+    const fn every(self, stride: u8, count: u8) -> Self {
+        Self {
+            stride,
+            count,
+            ..self
+        }
+    }
+}
+
+/// Bits of a descriptor: a field of one word, since none crosses a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct Bits {
+    low: u16,
+    width: u8,
+    unit_log2: u8,
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    while let ([x, rest_a @ ..], [y, rest_b @ ..]) = (a, b) {
+        if *x != *y {
+            return false;
+        }
+        (a, b) = (rest_a, rest_b);
+    }
+    a.is_empty() && b.is_empty()
+}
+
+/// The bits of a field of this name; the build fails if there is none.
+const fn named(mut rows: &[Row], name: &str) -> Bits {
+    while let [row, rest @ ..] = rows {
+        if same(row.name, name) {
+            return Bits {
+                low: row.low,
+                width: row.width,
+                unit_log2: 0,
+            };
+        }
+        rows = rest;
+    }
+    Bits::NONE
+}
+
+impl Bits {
+    /// What a name that is in no table has. [`Layout::is_sound`] finds it.
+    const NONE: Self = Self {
+        low: 0,
+        width: 0,
+        unit_log2: 0,
+    };
+
+    /// The same, counting units of `2^unit_log2`.
+    const fn unit(self, unit_log2: u8) -> Self {
+        Self { unit_log2, ..self }
+    }
+
+    /// The same, `n` strides of `bits` further on.
+    pub(crate) const fn nth(self, n: u16, bits: u16) -> Self {
+        Self {
+            low: self.low + n * bits,
+            ..self
+        }
+    }
+
+    /// The word that holds them.
+    pub(crate) const fn word(self) -> usize {
+        self.low as usize / 32
+    }
+
+    /// Byte offset of that word.
+    pub(crate) const fn at(self) -> usize {
+        self.word() * 4
+    }
+
+    /// Byte offset of the lowest bit, for fields that start at a byte.
+    pub(crate) const fn byte(self) -> usize {
+        self.low as usize / 8
+    }
+
+    /// Width in bits.
+    pub(crate) const fn width(self) -> u8 {
+        self.width
+    }
+
+    /// The place in that word.
+    pub(crate) const fn field(self) -> Field {
+        Field::new((self.low % 32) as u8, self.width).unit(self.unit_log2)
+    }
+
+    const fn is_sound(self) -> bool {
+        self.width > 0 && self.low as usize % 32 + self.width as usize <= 32
+    }
+}
+
+/// An address in two fields: the low 32 bits of what it is counted in, and the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) lower: Bits,
+    pub(crate) upper: Bits,
+    /// Logarithm of what it is counted in.
+    pub(crate) shift: u8,
+}
+
+impl Address {
+    const fn named(rows: &[Row], names: [&str; 2], shift: u8) -> Self {
+        let [lower, upper] = names;
+        Self {
+            lower: named(rows, lower),
+            upper: named(rows, upper),
+            shift,
+        }
+    }
+
+    /// Bits that an address may have.
+    pub(crate) const fn bits(self) -> u8 {
+        32 + self.upper.width + self.shift
+    }
+
+    pub(crate) const fn nth(self, n: u16, bits: u16) -> Self {
+        Self {
+            lower: self.lower.nth(n, bits),
+            upper: self.upper.nth(n, bits),
+            shift: self.shift,
+        }
+    }
+
+    const fn is_sound(self) -> bool {
+        self.lower.is_sound() && self.upper.is_sound() && self.lower.width == 32
+    }
+}
+
+/// A release: a semaphore written when the grid is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Release {
+    pub(crate) enable: Bits,
+    pub(crate) trap: Bits,
+    pub(crate) payload64: Bits,
+    pub(crate) address: Address,
+    pub(crate) payload_lower: Bits,
+    pub(crate) payload_upper: Bits,
+}
+
+impl Release {
+    const fn is_sound(&self) -> bool {
+        // The flags share a word, and the payload is 64 bits in one piece.
+        self.enable.is_sound()
+            && self.trap.is_sound()
+            && self.payload64.is_sound()
+            && self.address.is_sound()
+            && self.enable.word() == self.trap.word()
+            && self.enable.word() == self.payload64.word()
+            && self.payload_lower.low.is_multiple_of(32)
+            && self.payload_lower.low + 32 == self.payload_upper.low
+    }
+}
+
+/// A launch that starts when this one is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dependent {
+    pub(crate) enable: Bits,
+    pub(crate) action: Bits,
+    pub(crate) prefetch: Bits,
+    pub(crate) pointer: Bits,
+}
+
+/// Where a version has what the driver writes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// QMD_MAJOR_VERSION.
+    pub major: u8,
+    /// QMD_MINOR_VERSION.
+    pub minor: u8,
+    /// Words of a descriptor.
+    pub words: usize,
+    /// All fields, by lowest bit.
+    pub rows: &'static [Row],
+    pub(crate) fixed: Fixed,
+    pub(crate) grid: [Bits; 3],
+    pub(crate) block: [Bits; 3],
+    pub(crate) registers: Bits,
+    pub(crate) barriers: Bits,
+    pub(crate) sass_version: Bits,
+    pub(crate) program: Address,
+    pub(crate) prefetch: Address,
+    pub(crate) prefetch_size: Bits,
+    pub(crate) shared: Bits,
+    /// MIN, TARGET and MAX_SM_CONFIG_SHARED_MEM_SIZE.
+    pub(crate) shared_config: [Bits; 3],
+    pub(crate) local_low: Bits,
+    pub(crate) local_high: Bits,
+    pub(crate) constant_valid: (Bits, u16),
+    pub(crate) constant_invalidate: (Bits, u16),
+    pub(crate) constant: Address,
+    pub(crate) constant_size: Bits,
+    pub(crate) releases: [Release; 2],
+    pub(crate) dependent: Dependent,
+}
+
+/// Bits from one constant bank's address and size to the next.
+pub(crate) const CONSTANT_STRIDE: u16 = 64;
+/// Constant banks of a launch.
+pub(crate) const CONSTANT_BANKS: usize = 8;
+
+/// Fields that have the same value in every launch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fixed {
+    pub(crate) major: Bits,
+    pub(crate) minor: Bits,
+    pub(crate) group_id: Bits,
+    /// QMD_TYPE, from 4.0 on.
+    pub(crate) kind: Option<Bits>,
+    /// SM_GLOBAL_CACHING_ENABLE, up to 3.0.
+    pub(crate) global_caching: Option<Bits>,
+    pub(crate) call_limit: Bits,
+    pub(crate) sampler_index: Bits,
+    pub(crate) membar: Bits,
+    /// INVALIDATE_TEXTURE_HEADER, _SAMPLER, _DATA and SHADER_DATA_CACHE.
+    pub(crate) invalidate: [Bits; 4],
+}
+
+impl Fixed {
+    const fn named(rows: &[Row], minor: &str, kind: bool) -> Self {
+        Self {
+            major: named(rows, "QMD_MAJOR_VERSION"),
+            minor: named(rows, minor),
+            group_id: named(rows, "QMD_GROUP_ID"),
+            kind: if kind {
+                Some(named(rows, "QMD_TYPE"))
+            } else {
+                None
+            },
+            global_caching: if kind {
+                None
+            } else {
+                Some(named(rows, "SM_GLOBAL_CACHING_ENABLE"))
+            },
+            call_limit: named(rows, "API_VISIBLE_CALL_LIMIT"),
+            sampler_index: named(rows, "SAMPLER_INDEX"),
+            membar: named(rows, "CWD_MEMBAR_TYPE"),
+            invalidate: [
+                named(rows, "INVALIDATE_TEXTURE_HEADER_CACHE"),
+                named(rows, "INVALIDATE_TEXTURE_SAMPLER_CACHE"),
+                named(rows, "INVALIDATE_TEXTURE_DATA_CACHE"),
+                named(rows, "INVALIDATE_SHADER_DATA_CACHE"),
+            ],
+        }
+    }
+
+    const fn is_sound(&self) -> bool {
+        let optional = match (self.kind, self.global_caching) {
+            (Some(b), None) | (None, Some(b)) => b,
+            _ => Bits::NONE,
+        };
+        all_sound(&self.invalidate)
+            && all_sound(&[
+                self.major,
+                self.minor,
+                self.group_id,
+                optional,
+                self.call_limit,
+                self.sampler_index,
+                self.membar,
+            ])
+    }
+}
+
+const fn all_sound(mut bits: &[Bits]) -> bool {
+    while let [first, rest @ ..] = bits {
+        if !first.is_sound() {
+            return false;
+        }
+        bits = rest;
+    }
+    true
+}
+
+impl Layout {
+    /// Bytes of a descriptor.
+    pub const fn bytes(&self) -> usize {
+        self.words * 4
+    }
+
+    /// Whether every field was found in the table.
+    const fn is_sound(&self) -> bool {
+        let [r0, r1] = &self.releases;
+        self.fixed.is_sound()
+            && all_sound(&self.grid)
+            && all_sound(&self.block)
+            && all_sound(&self.shared_config)
+            && all_sound(&[
+                self.registers,
+                self.barriers,
+                self.sass_version,
+                self.prefetch_size,
+                self.shared,
+                self.local_low,
+                self.local_high,
+                self.constant_valid.0,
+                self.constant_invalidate.0,
+                self.constant_size,
+                self.dependent.enable,
+                self.dependent.action,
+                self.dependent.prefetch,
+                self.dependent.pointer,
+            ])
+            && self.program.is_sound()
+            && self.prefetch.is_sound()
+            && self.constant.is_sound()
+            && r0.is_sound()
+            && r1.is_sound()
+            // One word for all of a dependent launch's flags.
+            && self.dependent.enable.word() == self.dependent.action.word()
+            && self.dependent.enable.word() == self.dependent.prefetch.word()
+    }
+
+    const fn shared_config(rows: &[Row]) -> [Bits; 3] {
+        [
+            named(rows, "MIN_SM_CONFIG_SHARED_MEM_SIZE"),
+            named(rows, "TARGET_SM_CONFIG_SHARED_MEM_SIZE"),
+            named(rows, "MAX_SM_CONFIG_SHARED_MEM_SIZE"),
+        ]
+    }
+
+    const fn grid(rows: &[Row], names: [&str; 3]) -> [Bits; 3] {
+        let [x, y, z] = names;
+        [named(rows, x), named(rows, y), named(rows, z)]
+    }
+
+    const fn block(rows: &[Row]) -> [Bits; 3] {
+        [
+            named(rows, "CTA_THREAD_DIMENSION0"),
+            named(rows, "CTA_THREAD_DIMENSION1"),
+            named(rows, "CTA_THREAD_DIMENSION2"),
+        ]
+    }
+}
+
+const PREFETCH: [&str; 2] = [
+    "PROGRAM_PREFETCH_ADDR_LOWER_SHIFTED",
+    "PROGRAM_PREFETCH_ADDR_UPPER_SHIFTED",
+];
+/// The prefetched address counts 256 bytes.
+const PREFETCH_SHIFT: u8 = 8;
+
+/// Version 3.0: Ampere, Ada.
+pub static V3_0: Layout = {
+    const ROWS: &[Row] = tables::V3_0;
+    const fn release(names: [&str; 7]) -> Release {
+        let [
+            enable,
+            trap,
+            payload64,
+            lower,
+            upper,
+            payload_lower,
+            payload_upper,
+        ] = names;
+        Release {
+            enable: named(ROWS, enable),
+            trap: named(ROWS, trap),
+            payload64: named(ROWS, payload64),
+            address: Address::named(ROWS, [lower, upper], 0),
+            payload_lower: named(ROWS, payload_lower),
+            payload_upper: named(ROWS, payload_upper),
+        }
+    }
+    Layout {
+        major: 3,
+        minor: 0,
+        words: 64,
+        rows: ROWS,
+        fixed: Fixed::named(ROWS, "QMD_VERSION", false),
+        grid: Layout::grid(
+            ROWS,
+            [
+                "CTA_RASTER_WIDTH",
+                "CTA_RASTER_HEIGHT",
+                "CTA_RASTER_DEPTH",
+            ],
+        ),
+        block: Layout::block(ROWS),
+        registers: named(ROWS, "REGISTER_COUNT_V"),
+        barriers: named(ROWS, "BARRIER_COUNT"),
+        sass_version: named(ROWS, "SASS_VERSION"),
+        program: Address::named(ROWS, ["PROGRAM_ADDRESS_LOWER", "PROGRAM_ADDRESS_UPPER"], 0),
+        prefetch: Address::named(ROWS, PREFETCH, PREFETCH_SHIFT),
+        prefetch_size: named(ROWS, "PROGRAM_PREFETCH_SIZE"),
+        shared: named(ROWS, "SHARED_MEMORY_SIZE"),
+        shared_config: Layout::shared_config(ROWS),
+        local_low: named(ROWS, "SHADER_LOCAL_MEMORY_LOW_SIZE"),
+        local_high: named(ROWS, "SHADER_LOCAL_MEMORY_HIGH_SIZE"),
+        constant_valid: (named(ROWS, "CONSTANT_BUFFER_VALID"), 1),
+        constant_invalidate: (named(ROWS, "CONSTANT_BUFFER_INVALIDATE"), CONSTANT_STRIDE),
+        constant: Address::named(
+            ROWS,
+            ["CONSTANT_BUFFER_ADDR_LOWER", "CONSTANT_BUFFER_ADDR_UPPER"],
+            0,
+        ),
+        constant_size: named(ROWS, "CONSTANT_BUFFER_SIZE_SHIFTED4").unit(4),
+        releases: [
+            release([
+                "RELEASE0_ENABLE",
+                "RELEASE0_TRAP_TYPE",
+                "RELEASE0_PAYLOAD64B",
+                "RELEASE0_ADDRESS_LOWER",
+                "RELEASE0_ADDRESS_UPPER",
+                "RELEASE0_PAYLOAD_LOWER",
+                "RELEASE0_PAYLOAD_UPPER",
+            ]),
+            release([
+                "RELEASE1_ENABLE",
+                "RELEASE1_TRAP_TYPE",
+                "RELEASE1_PAYLOAD64B",
+                "RELEASE1_ADDRESS_LOWER",
+                "RELEASE1_ADDRESS_UPPER",
+                "RELEASE1_PAYLOAD_LOWER",
+                "RELEASE1_PAYLOAD_UPPER",
+            ]),
+        ],
+        dependent: Dependent {
+            enable: named(ROWS, "DEPENDENT_QMD0_ENABLE"),
+            action: named(ROWS, "DEPENDENT_QMD0_ACTION"),
+            prefetch: named(ROWS, "DEPENDENT_QMD0_PREFETCH"),
+            pointer: named(ROWS, "DEPENDENT_QMD0_POINTER").unit(ALIGN_LOG2),
+        },
+    }
+};
+
+/// Bits from one release's flags to the next, from 4.0 on.
+const RELEASE_STRIDE: u16 = 16;
+
+/// Release `n`'s fields from 4.0 on, where the flags have an index and the rest has names.
+const fn release_4(rows: &[Row], n: u16, names: [&str; 4]) -> Release {
+    let [lower, upper, payload_lower, payload_upper] = names;
+    Release {
+        enable: named(rows, "RELEASE_ENABLE").nth(n, RELEASE_STRIDE),
+        trap: named(rows, "RELEASE_TRAP_TYPE").nth(n, RELEASE_STRIDE),
+        payload64: named(rows, "RELEASE_PAYLOAD64B").nth(n, RELEASE_STRIDE),
+        address: Address::named(rows, [lower, upper], 0),
+        payload_lower: named(rows, payload_lower),
+        payload_upper: named(rows, payload_upper),
+    }
+}
+
+/// The first two releases from 4.0 on. (There is a third one, which the driver leaves alone: two are what 3.0 has.)
+const fn releases_4(rows: &[Row]) -> [Release; 2] {
+    [
+        release_4(
+            rows,
+            0,
+            [
+                "RELEASE_SEMAPHORE0_ADDR_LOWER",
+                "RELEASE_SEMAPHORE0_ADDR_UPPER",
+                "RELEASE_SEMAPHORE0_PAYLOAD_LOWER",
+                "RELEASE_SEMAPHORE0_PAYLOAD_UPPER",
+            ],
+        ),
+        release_4(
+            rows,
+            1,
+            [
+                "RELEASE_SEMAPHORE1_ADDR_LOWER",
+                "RELEASE_SEMAPHORE1_ADDR_UPPER",
+                "RELEASE_SEMAPHORE1_PAYLOAD_LOWER",
+                "RELEASE_SEMAPHORE1_PAYLOAD_UPPER",
+            ],
+        ),
+    ]
+}
+
+const GRID_4: [&str; 3] = ["GRID_WIDTH", "GRID_HEIGHT", "GRID_DEPTH"];
+const CONSTANT_4: [&str; 2] = [
+    "CONSTANT_BUFFER_ADDR_LOWER_SHIFTED6",
+    "CONSTANT_BUFFER_ADDR_UPPER_SHIFTED6",
+];
+
+/// Version 4.0: Hopper.
+pub static V4_0: Layout = {
+    const ROWS: &[Row] = tables::V4_0;
+    Layout {
+        major: 4,
+        minor: 0,
+        words: 96,
+        rows: ROWS,
+        fixed: Fixed::named(ROWS, "QMD_MINOR_VERSION", true),
+        grid: Layout::grid(ROWS, GRID_4),
+        block: Layout::block(ROWS),
+        registers: named(ROWS, "REGISTER_COUNT"),
+        barriers: named(ROWS, "BARRIER_COUNT"),
+        sass_version: named(ROWS, "SASS_VERSION"),
+        program: Address::named(ROWS, ["PROGRAM_ADDRESS_LOWER", "PROGRAM_ADDRESS_UPPER"], 0),
+        prefetch: Address::named(ROWS, PREFETCH, PREFETCH_SHIFT),
+        prefetch_size: named(ROWS, "PROGRAM_PREFETCH_SIZE"),
+        shared: named(ROWS, "SHARED_MEMORY_SIZE"),
+        shared_config: Layout::shared_config(ROWS),
+        local_low: named(ROWS, "SHADER_LOCAL_MEMORY_LOW_SIZE"),
+        local_high: named(ROWS, "SHADER_LOCAL_MEMORY_HIGH_SIZE"),
+        constant_valid: (named(ROWS, "CONSTANT_BUFFER_VALID"), 4),
+        constant_invalidate: (named(ROWS, "CONSTANT_BUFFER_INVALIDATE"), 4),
+        constant: Address::named(ROWS, CONSTANT_4, 6),
+        constant_size: named(ROWS, "CONSTANT_BUFFER_SIZE_SHIFTED4").unit(4),
+        releases: releases_4(ROWS),
+        dependent: Dependent {
+            enable: named(ROWS, "DEPENDENT_QMD_ENABLE"),
+            action: named(ROWS, "DEPENDENT_QMD_ACTION"),
+            prefetch: named(ROWS, "DEPENDENT_QMD_PREFETCH"),
+            pointer: named(ROWS, "DEPENDENT_QMD0_POINTER").unit(ALIGN_LOG2),
+        },
+    }
+};
+
+/// Version 5.0: Blackwell.
+pub static V5_0: Layout = {
+    const ROWS: &[Row] = tables::V5_0;
+    Layout {
+        major: 5,
+        minor: 0,
+        words: 96,
+        rows: ROWS,
+        fixed: Fixed::named(ROWS, "QMD_MINOR_VERSION", true),
+        grid: Layout::grid(ROWS, GRID_4),
+        block: Layout::block(ROWS),
+        registers: named(ROWS, "REGISTER_COUNT"),
+        barriers: named(ROWS, "BARRIER_COUNT"),
+        sass_version: named(ROWS, "SASS_VERSION"),
+        program: Address::named(
+            ROWS,
+            [
+                "PROGRAM_ADDRESS_LOWER_SHIFTED4",
+                "PROGRAM_ADDRESS_UPPER_SHIFTED4",
+            ],
+            4,
+        ),
+        prefetch: Address::named(ROWS, PREFETCH, PREFETCH_SHIFT),
+        prefetch_size: named(ROWS, "PROGRAM_PREFETCH_SIZE"),
+        shared: named(ROWS, "SHARED_MEMORY_SIZE_SHIFTED7").unit(7),
+        shared_config: Layout::shared_config(ROWS),
+        local_low: named(ROWS, "SHADER_LOCAL_MEMORY_LOW_SIZE_SHIFTED4").unit(4),
+        local_high: named(ROWS, "SHADER_LOCAL_MEMORY_HIGH_SIZE_SHIFTED4").unit(4),
+        constant_valid: (named(ROWS, "CONSTANT_BUFFER_VALID"), 4),
+        constant_invalidate: (named(ROWS, "CONSTANT_BUFFER_INVALIDATE"), 4),
+        constant: Address::named(ROWS, CONSTANT_4, 6),
+        constant_size: named(ROWS, "CONSTANT_BUFFER_SIZE_SHIFTED4").unit(4),
+        releases: releases_4(ROWS),
+        dependent: Dependent {
+            enable: named(ROWS, "DEPENDENT_QMD0_ENABLE"),
+            action: named(ROWS, "DEPENDENT_QMD0_ACTION"),
+            prefetch: named(ROWS, "DEPENDENT_QMD0_PREFETCH"),
+            pointer: named(ROWS, "DEPENDENT_QMD0_POINTER").unit(ALIGN_LOG2),
+        },
+    }
+};
+
+/// A name that is in no table stops the build here.
+const _: () = assert!(V3_0.is_sound() && V4_0.is_sound() && V5_0.is_sound());
+
+/// A descriptor under construction, in this side's memory. A shorter one leaves the end alone.
+pub(crate) type Words = [u32; MAX_WORDS];
+
+#[cfg(test)]
+mod tests;
