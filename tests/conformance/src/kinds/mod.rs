@@ -1,5 +1,6 @@
 //! Kinds of devices: what the list needs to know of them, and their test kernels.
 
+pub mod amd;
 pub mod cpu;
 
 use std::fmt::Debug;
@@ -10,7 +11,7 @@ use hcq_std::{Device, Error, Kernel};
 pub const UNMAPPED: u64 = 0x1000;
 
 /// All kinds.
-pub static KINDS: &[&dyn Kind] = &[&cpu::Cpu];
+pub static KINDS: &[&dyn Kind] = &[&cpu::Cpu, &amd::CARDS, &amd::SIMULATED];
 
 /// A kind of device.
 pub trait Kind: Debug + Sync {

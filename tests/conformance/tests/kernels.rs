@@ -1,0 +1,54 @@
+//! The stock kernels' objects are what their sources build.
+
+use std::path::Path;
+use std::process::Command;
+
+/// The compiler that the objects were built with.
+const CLANG: &str = "clang-19";
+const VERSION: &str = "clang version 19.1.7";
+
+#[test]
+fn amd_objects_are_what_clang_makes_of_their_source() {
+    let version = Command::new(CLANG).arg("--version").output();
+    let version = match &version {
+        Ok(output) => String::from_utf8_lossy(&output.stdout),
+        Err(e) => {
+            eprintln!("skipped: {CLANG} is not installed ({e})");
+            return;
+        }
+    };
+    if !version.contains(VERSION) {
+        eprintln!("skipped: the objects are of {VERSION}; this is {version}");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/amd");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("amd-objects");
+    std::fs::create_dir_all(&out).expect("the folder for what tests write is there");
+    let built = Command::new("sh")
+        .arg(folder.join("build.sh"))
+        .arg(&out)
+        .output()
+        .expect("there is a shell");
+    let said = String::from_utf8_lossy(&built.stderr);
+    if said.contains("unable to execute command") || said.contains("ld.lld") {
+        eprintln!("skipped: {CLANG} has no linker for AMD's objects: {said}");
+        return;
+    }
+    assert!(built.status.success(), "{said}");
+    let mut compared = 0;
+    for entry in std::fs::read_dir(&folder).expect("it is there") {
+        let path = entry.expect("it is readable").path();
+        if path.extension().is_some_and(|e| e == "co") {
+            let name = path.file_name().expect("a file");
+            let kept = std::fs::read(&path).expect("it is readable");
+            let made = std::fs::read(out.join(name)).expect("it was built");
+            assert!(
+                kept == made,
+                "{} is another file when built",
+                path.display()
+            );
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 7);
+}
