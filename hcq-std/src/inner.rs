@@ -28,7 +28,7 @@ use crate::{Error, Options};
 /// Recordings that a device keeps for later.
 const POOLED: usize = 32;
 /// How long new queues may take to show that they run.
-const RECOVERY: Duration = Duration::from_secs(2);
+const RECOVERY: Duration = Duration::from_millis(500);
 /// Words that end a submission: a wait, a reset and a signal, with room to spare for any engine.
 const TAIL_WORDS: usize = 256;
 
