@@ -42,6 +42,10 @@
 //! | patch table | all sites of a queue, grouped by variable, plain bytes in caller memory | [`patch::PatchTable`] |
 //! | bound queue | a queue whose words live in device-visible memory and are launched by reference | drivers |
 //! | kernargs | the argument block of one kernel launch | [`args`], [`record::Block`] |
+//! | plan | a graph's schedule with no vendor in it | [`plan`] |
+//! | graph | a plan recorded once: bound queues, argument blocks, one patch table | [`graph`] |
+//! | instance | a graph in memory of its own, launched one launch at a time | [`graph::Instance`] |
+//! | graph image | a graph as one relocatable block of bytes | [`image`] |
 //! | region | bytes with a CPU side and a device address | [`mem::Region`] |
 //! | arena | who may use which bytes of a region, and until which timeline point | [`arena`] |
 //! | fault | what went wrong on a device, as data | [`fault`] |
@@ -56,6 +60,7 @@
 //! - [`ring`]: reserve, fill, publish. [`arena`]: plain, and fenced by the timeline.
 //! - [`signal`], [`timeline`], [`wait`]: completion, without the host ever being drained. [`profile`]: when work ran.
 //! - [`plan`]: from tasks and the bytes that they touch to each queue's list of waits, work and signals.
+//! - [`graph`]: a plan recorded by drivers, and its launches. [`image`]: a graph as one block of bytes, loaded and replayed.
 //! - [`fault`]: a device in error stays in error until somebody recovers it.
 //!
 //! Every size that a caller must supply can be asked for beforehand: record into no memory and the error says what was
@@ -88,6 +93,9 @@
 //! and a value within an epoch. The slot of the next epoch is set back by the device itself, half an epoch ahead, when
 //! nothing can still wait in it; waits on points whose slot is gone are answered with a newer point that implies them.
 //! See [`timeline`].
+//!
+//! **Graph signals start at zero.** Queues of a graph wait for each other on signals that the host sets back between an
+//! instance's launches, so that none of its waits is patched. See [`graph`].
 //!
 //! **One launch struct.** [`queue::Launch`] carries program, arguments, argument block and grid together. Drivers put
 //! what their engines want beside the arguments into the same block (a dispatch packet, a QMD), and file its sites.
@@ -133,6 +141,7 @@ pub mod queue;
 pub mod record;
 pub mod ring;
 pub mod signal;
+mod sort;
 #[cfg(test)]
 mod testing;
 pub mod timeline;

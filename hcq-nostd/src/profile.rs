@@ -1,4 +1,8 @@
-//! Profile slots: where a device writes when a task began and ended.
+//! Profiles: where a device writes when a task began and ended, what that is by the host's clock, and what it says.
+//!
+//! [`ProfileSlots`] are for single commands. A [graph](crate::graph)'s slots are planned with it and lie behind its
+//! signals: [`Instance::times`](crate::graph::Instance::times). A [`ClockMap`] puts a device's clock beside the host's, and
+//! [`Launched`] tells the critical path and who had nothing to do.
 //!
 //! A slot is two signals, one after the other: the device's clock at the start is the first one's timestamp, at the end
 //! the second one's. Slots are memory that the caller supplies; nothing is recorded that was not asked for.
@@ -19,6 +23,12 @@
 //! # let _ = (start, end);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+
+mod clock;
+mod summary;
+
+pub use clock::{ClockMap, ClockSample};
+pub use summary::{Launched, QueueTimes, Span, Summary};
 
 use crate::mem::SharedWords;
 use crate::queue::SignalAt;

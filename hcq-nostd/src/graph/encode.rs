@@ -84,7 +84,7 @@ pub enum Command<'a, 'm, P> {
 /// One implementation serves all queues of a graph. Where their drivers differ, `Queue` and `Program` are enums with a
 /// variant per driver (or boxes, where there is a heap), and [`compute`], [`copy`] and [`Launch::of`] do the rest:
 ///
-/// ```ignore
+/// ```text
 /// enum AnyQueue<'m> { Pm4(Pm4Compute<'m>), Sdma(SdmaCopy<'m>), Cpu(hcq_cpu::queue::Compute<'m>) }
 /// ```
 ///

@@ -1,10 +1,10 @@
 use super::RegionId;
 use super::formula::{Derived, Formula, Site, Store};
-use super::sort;
 use super::table::{
     DENSE_FLAG, FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, START_MASK,
     Special, TableError, one_site_each,
 };
+use crate::sort;
 use crate::value::{Affine, Fit, Misfit, Value, Var};
 
 /// Room that recording into a patch list takes, or lacks.
@@ -431,7 +431,7 @@ fn check_site(s: &Site, regions: &[u64], vars: u32) -> Result<(), BuildError> {
 /// Sorts by place; every site must be alone. Each was found to be a store.
 fn check_overlap(sites: &mut [Site]) -> Result<(), BuildError> {
     let stores = |s: &Site| !s.is_feeds() && !s.is_limit();
-    sort::by_key(sites, |s| (!stores(s), s.region, s.offset));
+    sort::in_place(sites, |s| (!stores(s), s.region, s.offset));
     let bytes = |s: &Site| s.formula().map_or(0, |f| f.store.bytes());
     for pair in sites.windows(2) {
         let [a, b] = pair else { continue };
@@ -467,7 +467,7 @@ fn arrange(sites: &mut [Site], vars: u32) -> usize {
     }
     let plain = gather_dense(sites);
     let plain = sites.get_mut(..plain).unwrap_or_default();
-    sort::by_key(plain, |s| (s.region, s.var, s.offset));
+    sort::in_place(plain, |s| (s.region, s.var, s.offset));
     // A dense list costs 4 bytes per variable of the table, runs cost 20 per variable in use here; a site is 4 in both.
     let mut left = &mut *plain;
     while !left.is_empty() {
@@ -484,7 +484,7 @@ fn arrange(sites: &mut [Site], vars: u32) -> usize {
     }
     let dense = gather_dense(plain);
     let rest = sites.get_mut(dense..).unwrap_or_default();
-    sort::by_key(rest, |s| (s.is_feeds(), s.key()));
+    sort::in_place(rest, |s| (s.is_feeds(), s.key()));
     let mut index = 0u32;
     let mut last = None;
     for s in rest.iter_mut() {
@@ -499,7 +499,7 @@ fn arrange(sites: &mut [Site], vars: u32) -> usize {
         last = Some(key);
         s.formula = index;
     }
-    sort::by_key(rest, |s| (s.var, s.formula, s.region, s.offset));
+    sort::in_place(rest, |s| (s.var, s.formula, s.region, s.offset));
     dense
 }
 

@@ -34,7 +34,6 @@ mod build;
 mod compare;
 mod formula;
 mod patcher;
-mod sort;
 mod stores;
 mod sum;
 mod table;

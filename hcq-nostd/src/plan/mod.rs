@@ -53,15 +53,16 @@
 
 mod alias;
 mod bits;
+mod dot;
 mod explain;
 mod order;
 mod place;
 mod problem;
 mod scratch;
-mod sort;
 mod steps;
 mod tracker;
 
+pub use dot::Dot;
 pub use explain::{Event, Explained, Hazard, Reason};
 pub use problem::{
     Access, Action, Allocation, Crossing, Device, Engine, Mode, Order, Problem, Queues, Task, Via,

@@ -13,8 +13,8 @@ use super::scratch::{
     DeviceRec, ENTRY, LaneRec, NONE, NeedRec, QueueRec, Room, TouchRec, WaitRec, WorkRec, token_of,
     work_of,
 };
-use super::sort;
 use super::tracker::Tracker;
+use crate::sort;
 
 /// The lanes that a work must follow.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Needs<'_> {
         let records = &*self.records;
         let token = |&lane: &u32| records.get(lane as usize).map_or(0, |r| r.token);
         let lanes = self.lanes.get_mut(..self.len)?;
-        sort::by_key(lanes, self.spare, |lane| core::cmp::Reverse(token(lane)))
+        sort::with_spare(lanes, self.spare, |lane| core::cmp::Reverse(token(lane)))
     }
 }
 

@@ -1,3 +1,4 @@
+mod dot;
 mod exec;
 mod random;
 mod room;

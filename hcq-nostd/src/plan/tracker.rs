@@ -12,7 +12,7 @@ use super::bits::Bits;
 use super::explain::Why;
 use super::order::Needs;
 use super::scratch::{EndRec, NONE, NeedRec, PieceRec, ReaderRec, TouchRec};
-use super::sort;
+use crate::sort;
 
 /// In a piece's lane: the token in the writer's place is a reader's.
 const SPILLED: u32 = 1 << 31;
@@ -52,7 +52,7 @@ impl<'s> Tracker<'s> {
             (hi.at, hi.allocation, hi.side) = (t.end, allocation, 2 * i + 1);
         }
         let key = |e: &EndRec| (u128::from(e.allocation) << 64) | u128::from(e.at);
-        sort::by_key(ends, spare, key)?;
+        sort::with_spare(ends, spare, key)?;
         let mut last = 0u32;
         let mut before = ends.first().map(key);
         for e in ends.iter() {
