@@ -117,14 +117,14 @@ pub(crate) fn with_scene<R>(
 }
 
 /// The same without the last tripling: `out = 3 * (a ^ b)`.
-fn result(input: &[u32], add: u32, groups: usize, output: &[u32]) -> Vec<u32> {
+pub(crate) fn result(input: &[u32], add: u32, groups: usize, output: &[u32]) -> Vec<u32> {
     let mixed = expected(input, add, N, output);
     let mut out: Vec<u32> = mixed.iter().map(|v| v.wrapping_mul(3)).collect();
     out[groups..].copy_from_slice(&output[groups..]);
     out
 }
 
-fn numbers(seed: u32) -> Vec<u32> {
+pub(crate) fn numbers(seed: u32) -> Vec<u32> {
     (0..N as u32)
         .map(|i| seed.wrapping_mul(0x9e37_79b9) ^ i)
         .collect()
