@@ -75,7 +75,9 @@ fn an_image_is_replayed_from_a_copy() {
         for i in 0..2 {
             let input = Memory::new(N / 2);
             let need = image.buffers().next().unwrap();
-            assert!(need.bytes <= 4 * N as u64 && input.address() % u64::from(need.align) == 0);
+            assert!(
+                need.bytes <= 4 * N as u64 && input.address().is_multiple_of(u64::from(need.align))
+            );
             let mut graph = Home::of(image.graph()).bind(*image.graph());
             let values = [
                 (of("input"), input.address()),
