@@ -119,7 +119,11 @@ impl Entry {
 
 impl core::fmt::Display for Entry {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "GP_ENTRY GET={:#x} LENGTH={:#x}", self.address, self.words)?;
+        write!(
+            f,
+            "GP_ENTRY GET={:#x} LENGTH={:#x}",
+            self.address, self.words
+        )?;
         f.write_str(if self.wait { " SYNC_WAIT" } else { "" })
     }
 }

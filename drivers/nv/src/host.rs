@@ -58,8 +58,16 @@ impl Operation {
                 wait_for_idle,
                 timestamp,
             } => {
-                let wfi = if wait_for_idle { execute::RELEASE_WFI } else { 0 };
-                let time = if timestamp { execute::RELEASE_TIMESTAMP } else { 0 };
+                let wfi = if wait_for_idle {
+                    execute::RELEASE_WFI
+                } else {
+                    0
+                };
+                let time = if timestamp {
+                    execute::RELEASE_TIMESTAMP
+                } else {
+                    0
+                };
                 1 | wfi | time
             }
             Self::AcquireStrict => 2,
@@ -186,7 +194,10 @@ impl fmt::Display for Semaphore {
         };
         let size = if self.wide { 64 } else { 32 };
         let (address, payload) = (Text(self.address), Text(self.payload));
-        write!(f, "SEM_EXECUTE {name} ADDR={address} PAYLOAD={payload} {size}BIT")?;
+        write!(
+            f,
+            "SEM_EXECUTE {name} ADDR={address} PAYLOAD={payload} {size}BIT"
+        )?;
         if let Operation::Release {
             wait_for_idle,
             timestamp,
@@ -229,7 +240,10 @@ pub struct NonStallInterrupt;
 
 impl NonStallInterrupt {
     pub(crate) fn record(self, c: &mut Command<'_, '_>) {
-        c.words(&[incrementing::<HOST, { method::NON_STALL_INTERRUPT }, 1>(), 0]);
+        c.words(&[
+            incrementing::<HOST, { method::NON_STALL_INTERRUPT }, 1>(),
+            0,
+        ]);
     }
 
     pub(crate) fn decode(run: &Run<'_>) -> Option<Result<Self, Malformed>> {
@@ -241,9 +255,10 @@ impl NonStallInterrupt {
 /// A signal lies at a multiple of 16.
 pub(crate) const SIGNAL: (Operand, u8) = (Operand::Signal, 4);
 
-/// Values of signals. An acquire looks at the sign of the difference, so that above 2^63 an early value would pass for a
-/// late one; below it is the unsigned comparison that a wait asks for.
-pub(crate) const SIGNALLED: Fit = Fit::bits(63);
+/// Values that can be waited for. An acquire looks at the sign of the difference, so that beyond 2^63 an early value would
+/// pass for a late one; below it is the unsigned comparison that a wait asks for, of a signal whose values are below it,
+/// too.
+const AWAITED: Fit = Fit::bits(63);
 
 const RELEASE: Operation = Operation::Release {
     wait_for_idle: true,
@@ -267,7 +282,7 @@ pub(crate) fn release(
             timestamp: true,
         },
     };
-    semaphore.record_as(c, chip.semaphore_bits, SIGNAL, SIGNALLED)?;
+    semaphore.record_as(c, chip.semaphore_bits, SIGNAL, Fit::ANY)?;
     if signal.notify {
         NonStallInterrupt.record(c);
     }
@@ -287,7 +302,7 @@ pub(crate) fn wait(
         wide: true,
         operation: Operation::AcquireCircular,
     };
-    semaphore.record_as(c, chip.semaphore_bits, SIGNAL, SIGNALLED)
+    semaphore.record_as(c, chip.semaphore_bits, SIGNAL, AWAITED)
 }
 
 pub(crate) fn write(

@@ -161,9 +161,7 @@ impl Kernel {
 
     /// Work-items of a group at most: by the kernel's own limit, its registers, and the hardware's.
     pub fn group_limit(&self) -> u32 {
-        self.max_group
-            .min(self.max_by_registers())
-            .min(MAX_GROUP)
+        self.max_group.min(self.max_by_registers()).min(MAX_GROUP)
     }
 
     /// Bytes of local memory of a thread, rounded up as the memory is; `None` for more than a thread can reach.

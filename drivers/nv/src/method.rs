@@ -158,10 +158,7 @@ impl Header {
             Kind::Immediate(data) => (sec_op::IMMD_DATA_METHOD, data),
             Kind::IncrementOnce => (sec_op::ONE_INC, self.count),
         };
-        op << 29
-            | (count as u32) << 16
-            | (self.subchannel as u32) << 13
-            | (self.method as u32) >> 2
+        op << 29 | (count as u32) << 16 | (self.subchannel as u32) << 13 | (self.method as u32) >> 2
     }
 
     /// What it does with its data.
@@ -269,9 +266,8 @@ impl<'w> Run<'w> {
         method: u16,
     ) -> Option<&'w [u32; N]> {
         let h = self.header;
-        let same = h.kind() == Kind::Incrementing
-            && h.subchannel() == subchannel
-            && h.method() == method;
+        let same =
+            h.kind() == Kind::Incrementing && h.subchannel() == subchannel && h.method() == method;
         <&[u32; N]>::try_from(self.data).ok().filter(|_| same)
     }
 }

@@ -67,7 +67,8 @@ impl Setup {
         let memory = self.local_memory;
         let methods = [
             self.local_window.map(|at| Compute::LocalWindow(at.into())),
-            self.shared_window.map(|at| Compute::SharedWindow(at.into())),
+            self.shared_window
+                .map(|at| Compute::SharedWindow(at.into())),
             memory.map(|m| Compute::LocalMemory(m.address().into())),
             memory.map(|m| Compute::LocalMemorySize {
                 tpc_bytes: m.tpc_bytes().into(),

@@ -41,12 +41,37 @@ fn shared_memory_has_the_smallest_configuration_that_holds_it() {
 fn widths_of_addresses_follow_the_generation() {
     for chip in &CHIPS {
         let wide = !matches!(chip.generation, Generation::Ampere | Generation::Ada);
-        assert_eq!(chip.semaphore_bits, if wide { 57 } else { 40 }, "{}", chip.name);
-        assert_eq!(chip.copy.address_bits, if wide { 57 } else { 49 }, "{}", chip.name);
-        assert_eq!(chip.qmd.constant.bits(), if wide { 57 } else { 49 }, "{}", chip.name);
-        assert_eq!(chip.qmd.program.bits(), if wide { 57 } else { 49 }, "{}", chip.name);
+        assert_eq!(
+            chip.semaphore_bits,
+            if wide { 57 } else { 40 },
+            "{}",
+            chip.name
+        );
+        assert_eq!(
+            chip.copy.address_bits,
+            if wide { 57 } else { 49 },
+            "{}",
+            chip.name
+        );
+        assert_eq!(
+            chip.qmd.constant.bits(),
+            if wide { 57 } else { 49 },
+            "{}",
+            chip.name
+        );
+        assert_eq!(
+            chip.qmd.program.bits(),
+            if wide { 57 } else { 49 },
+            "{}",
+            chip.name
+        );
         for release in &chip.qmd.releases {
-            assert_eq!(release.address.bits(), if wide { 57 } else { 40 }, "{}", chip.name);
+            assert_eq!(
+                release.address.bits(),
+                if wide { 57 } else { 40 },
+                "{}",
+                chip.name
+            );
         }
     }
 }

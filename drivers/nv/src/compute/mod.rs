@@ -96,7 +96,8 @@ impl PcasAction {
 
     fn decode(word: u32) -> Option<Self> {
         let mut all = Self::ALL.iter();
-        all.find(|(a, _)| u32::from(*a as u8) == word).map(|(a, _)| *a)
+        all.find(|(a, _)| u32::from(*a as u8) == word)
+            .map(|(a, _)| *a)
     }
 
     fn name(self) -> &'static str {
@@ -256,10 +257,18 @@ impl fmt::Display for Compute {
         match *self {
             Self::PmTrigger => f.write_str("PM_TRIGGER"),
             Self::SharedWindow(at) => {
-                write!(f, "SET_SHADER_SHARED_MEMORY_WINDOW BASE_ADDRESS={}", Text(at))
+                write!(
+                    f,
+                    "SET_SHADER_SHARED_MEMORY_WINDOW BASE_ADDRESS={}",
+                    Text(at)
+                )
             }
             Self::LocalWindow(at) => {
-                write!(f, "SET_SHADER_LOCAL_MEMORY_WINDOW BASE_ADDRESS={}", Text(at))
+                write!(
+                    f,
+                    "SET_SHADER_LOCAL_MEMORY_WINDOW BASE_ADDRESS={}",
+                    Text(at)
+                )
             }
             Self::LocalMemory(at) => write!(f, "SET_SHADER_LOCAL_MEMORY ADDRESS={}", Text(at)),
             Self::LocalMemorySize { tpc_bytes, max_sms } => write!(

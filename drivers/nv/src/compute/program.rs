@@ -91,7 +91,10 @@ impl core::fmt::Display for ProgramError {
                 write!(f, "{need} bytes of shared memory; a group has {max}")
             }
             Self::Local { need, have } => {
-                write!(f, "{need} bytes of local memory per thread; there are {have}")
+                write!(
+                    f,
+                    "{need} bytes of local memory per thread; there are {have}"
+                )
             }
             Self::Bank { index } => write!(f, "constant bank {index} is too large or misplaced"),
             Self::Arguments { at, bytes } => {
@@ -191,10 +194,7 @@ fn template(device: &Device, kernel: &Kernel, bank_0: u32) -> Result<Words, Prog
     }
     let prefetch = u64::from(kernel.code_bytes >> layout.prefetch.shift);
     let prefetch_size = layout.prefetch_size;
-    put(
-        prefetch_size,
-        prefetch.min(prefetch_size.field().mask()),
-    )?;
+    put(prefetch_size, prefetch.min(prefetch_size.field().mask()))?;
     set_address(&mut qmd, layout.program, kernel.entry)?;
     let unit = 1u64 << layout.prefetch.shift;
     set_address(&mut qmd, layout.prefetch, kernel.entry & !(unit - 1))?;
@@ -227,11 +227,7 @@ fn template(device: &Device, kernel: &Kernel, bank_0: u32) -> Result<Words, Prog
         }
         // Whole units, of which 64 KiB are no more than the field counts.
         let size = bytes.next_multiple_of(BANK_UNIT).into();
-        set(
-            &mut qmd,
-            layout.constant_size.nth(n, CONSTANT_STRIDE),
-            size,
-        )?;
+        set(&mut qmd, layout.constant_size.nth(n, CONSTANT_STRIDE), size)?;
     }
     Ok(qmd)
 }
@@ -283,7 +279,10 @@ impl<'p> Program<'p> {
                 max: MAX_BARRIERS,
             });
         }
-        let (need, have) = (kernel.thread_bytes().unwrap_or(u32::MAX), local.thread_bytes());
+        let (need, have) = (
+            kernel.thread_bytes().unwrap_or(u32::MAX),
+            local.thread_bytes(),
+        );
         if need > have {
             return Err(ProgramError::Local { need, have });
         }

@@ -14,7 +14,7 @@ use super::program::Program;
 use super::{Compute, PcasAction, QMD_ADDRESS, ShaderCaches};
 use crate::chips::Chip;
 use crate::device::Device;
-use crate::host::{self, SIGNALLED, WaitForIdle};
+use crate::host::{self, WaitForIdle};
 use crate::qmd::{ALIGN_LOG2, Release};
 use crate::setup::Setup;
 
@@ -107,34 +107,29 @@ impl State {
 
 /// A compute queue while it is recorded.
 ///
-/// - Signals and waits have 63 bits: an acquire looks at the sign of a difference of 64 bits.
+/// - Signals have 64 bits, and waits 63: an acquire looks at the sign of a difference of 64 bits.
 /// - Value and timestamp of a signal are written by one release: a [`timestamp`](Queue::timestamp) makes the value zero.
 /// - A launch starts when the one before it is complete, by its descriptor if nothing is in between, else by waiting for
 ///   the engine to be idle. A recording takes the engine to be idle at its start: what was submitted before is complete,
 ///   or [`wait_for_idle`](Self::wait_for_idle) is its first command.
 #[derive(Debug)]
-pub struct NvCompute<'m> {
+pub struct NvCompute<'m, 'q> {
     chip: &'static Chip,
     recorder: Recorder<'m>,
-    qmds: Qmds<'m>,
+    qmds: Qmds<'q>,
     state: State,
     /// PM_TRIGGER in front of launches.
     monitored: bool,
 }
 
-impl<'m> NvCompute<'m> {
+impl<'m, 'q> NvCompute<'m, 'q> {
     /// An empty queue over the caller's words, region 0 of the patch list, and memory for descriptors.
-    pub fn new(
-        device: &Device,
-        words: &'m mut [u32],
-        qmds: Qmds<'m>,
-        list: PatchList<'m>,
-    ) -> Self {
+    pub fn new(device: &Device, words: &'m mut [u32], qmds: Qmds<'q>, list: PatchList<'m>) -> Self {
         Self::over(device, Recorder::new(words, list), qmds, State::default())
     }
 
     /// A queue that records into an existing recorder, behind what it holds, from this state on.
-    pub fn over(device: &Device, recorder: Recorder<'m>, qmds: Qmds<'m>, state: State) -> Self {
+    pub fn over(device: &Device, recorder: Recorder<'m>, qmds: Qmds<'q>, state: State) -> Self {
         let chip = device.chip();
         let whole = chip.qmd.bytes().next_multiple_of(1 << ALIGN_LOG2);
         Self {
@@ -391,12 +386,8 @@ fn fold(
     };
     let at = place.address.upper.at();
     block.value(list, at, address, &upper, Operand::Signal)?;
-    let payload = Formula {
-        fit: SIGNALLED,
-        ..Formula::whole(any)
-    };
     let at = place.payload_lower.at();
-    block.value(list, at, value, &payload, Operand::Data)?;
+    block.whole(list, at, value, Store::W64, Operand::Data)?;
     if !shared {
         let at = place.enable.at();
         block.whole(list, at, flags.into(), Store::W32, Operand::Signal)?;
@@ -417,7 +408,7 @@ fn unfold(block: &mut Block<'_, '_>, place: &Release, flags: u32) -> Result<(), 
     block.write(place.enable.at(), &flags.to_le_bytes())
 }
 
-impl Queue for NvCompute<'_> {
+impl Queue for NvCompute<'_, '_> {
     #[inline]
     fn signal(&mut self, signal: SignalAt, value: Value) -> Result<&mut Self, RecordError> {
         self.release(signal, value)
@@ -452,7 +443,7 @@ impl Queue for NvCompute<'_> {
     }
 }
 
-impl ComputeQueue for NvCompute<'_> {
+impl ComputeQueue for NvCompute<'_, '_> {
     type Program<'p> = Program<'p>;
 
     /// Invalidates the caches of instructions, data and constants, when every launch before is complete.

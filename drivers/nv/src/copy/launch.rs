@@ -178,7 +178,13 @@ mod tests {
         for word in (0..1 << 14).chain([1 << 14, 1 << 19, 1 << 27, 1 << 31, u32::MAX]) {
             match LaunchDma::decode(word) {
                 Ok(launch) => assert_eq!(launch.bits(), word),
-                Err(e) => assert_eq!(e, Malformed::Reserved { word: 1, value: word }),
+                Err(e) => assert_eq!(
+                    e,
+                    Malformed::Reserved {
+                        word: 1,
+                        value: word
+                    }
+                ),
             }
         }
         // One side block-linear; a physical source; an interrupt that blocks.

@@ -151,8 +151,18 @@ impl Copy {
                 to: join(out_high, out_low),
             }));
         }
-        if let Some(&[in_high, in_low, out_high, out_low, pitch_in, pitch_out, length, count]) =
-            run.exactly::<8>(COPY, offset::OFFSET_IN_UPPER)
+        if let Some(
+            &[
+                in_high,
+                in_low,
+                out_high,
+                out_low,
+                pitch_in,
+                pitch_out,
+                length,
+                count,
+            ],
+        ) = run.exactly::<8>(COPY, offset::OFFSET_IN_UPPER)
         {
             let checked = only(1, in_high, UPPER).and_then(|()| only(3, out_high, UPPER));
             return Some(checked.map(|()| Self::Lines {
@@ -189,9 +199,7 @@ pub(crate) fn semaphore(
     c.word(count(wide));
     c.pair_high_first(address, fit).operand(Operand::Signal)?;
     if wide {
-        return c
-            .pair(payload, crate::host::SIGNALLED)
-            .operand(Operand::Data);
+        return c.pair(payload, Fit::ANY).operand(Operand::Data);
     }
     let at = c.position();
     c.word(0);
@@ -209,7 +217,10 @@ impl fmt::Display for Copy {
             } => {
                 let bits = if wide { 64 } else { 32 };
                 let (address, payload) = (Text(address), Text(payload));
-                write!(f, "SET_SEMAPHORE ADDR={address} PAYLOAD={payload} {bits}BIT")
+                write!(
+                    f,
+                    "SET_SEMAPHORE ADDR={address} PAYLOAD={payload} {bits}BIT"
+                )
             }
             Self::Offsets { from, to } => {
                 write!(f, "OFFSET_IN={} OFFSET_OUT={}", Text(from), Text(to))

@@ -70,7 +70,7 @@ impl<'m> NvCopy<'m> {
 
     /// Bits of the values that its signals write.
     pub const fn signal_bits(&self) -> u8 {
-        if self.wide { 63 } else { 32 }
+        if self.wide { 64 } else { 32 }
     }
 
     /// The recorder, to declare variables or to look at what was recorded.
@@ -286,11 +286,7 @@ impl CopyQueue for NvCopy<'_> {
             let mut done = 0;
             while done < bytes {
                 let piece = (bytes - done).min(MAX_LINE);
-                copy(
-                    chip,
-                    c,
-                    [destination + done, source + done, piece.into()],
-                )?;
+                copy(chip, c, [destination + done, source + done, piece.into()])?;
                 done += piece;
             }
             Ok(())

@@ -145,7 +145,10 @@ impl core::fmt::Display for LoadError {
                 write!(f, "attribute {attribute:#x} of the kernel is missing")
             }
             Self::Contradiction { attribute } => {
-                write!(f, "attribute {attribute:#x} contradicts the rest of the file")
+                write!(
+                    f,
+                    "attribute {attribute:#x} contradicts the rest of the file"
+                )
             }
             Self::TooManyArguments { need, have } => {
                 write!(f, "{need} arguments; there is memory for {have}")

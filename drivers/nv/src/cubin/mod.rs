@@ -128,7 +128,9 @@ impl<'d> Cubin<'d> {
         }
     }
 
-    fn sections(&self) -> Result<(SectionHeaderTable<'d, LittleEndian>, StringTable<'d>), LoadError> {
+    fn sections(
+        &self,
+    ) -> Result<(SectionHeaderTable<'d, LittleEndian>, StringTable<'d>), LoadError> {
         match self.elf.section_headers_with_strtab() {
             Ok((Some(headers), Some(names))) => Ok((headers, names)),
             _ => Err(LoadError::Elf),

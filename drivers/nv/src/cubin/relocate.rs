@@ -98,7 +98,9 @@ impl<'d> Cubin<'d> {
         };
         let place = LoadError::RelocationPlace { offset: r.offset };
         let offset = r.offset.checked_add(skip).ok_or(place)?;
-        let inside = offset.checked_add(bytes).is_some_and(|end| end <= part.bytes);
+        let inside = offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= part.bytes);
         if !inside || !part.in_file {
             return Err(place);
         }

@@ -17,7 +17,14 @@ fn kernel(registers: u32) -> Kernel {
 #[test]
 fn registers_limit_groups() {
     // What the reference's loader says of the same numbers.
-    for (registers, max) in [(8, 8192), (12, 4096), (19, 2688), (24, 2688), (40, 1536), (255, 256)] {
+    for (registers, max) in [
+        (8, 8192),
+        (12, 4096),
+        (19, 2688),
+        (24, 2688),
+        (40, 1536),
+        (255, 256),
+    ] {
         assert_eq!(kernel(registers).max_by_registers(), max, "{registers}");
     }
     assert_eq!(kernel(24).group_limit(), 1024);
@@ -40,17 +47,38 @@ fn sizes(kernel: &Kernel, groups: [u64; 3], local: [u64; 3]) -> Result<(), Recor
 fn sizes_are_checked_before_anything_is_written() {
     let k = kernel(24);
     assert_eq!(sizes(&k, [1, 1, 1], [1024, 1, 1]), Ok(()));
-    assert_eq!(sizes(&k, [0x7fff_ffff, 0xffff, 0xffff], [1, 16, 64]), Ok(()));
-    let limit = |operand, value, max| Err(RecordError::Limit { operand, value, max });
+    assert_eq!(
+        sizes(&k, [0x7fff_ffff, 0xffff, 0xffff], [1, 16, 64]),
+        Ok(())
+    );
+    let limit = |operand, value, max| {
+        Err(RecordError::Limit {
+            operand,
+            value,
+            max,
+        })
+    };
     let groups = Operand::Groups;
     assert_eq!(
         sizes(&k, [1 << 31, 1, 1], [1, 1, 1]),
         limit(groups(0), 1 << 31, 0x7fff_ffff)
     );
-    assert_eq!(sizes(&k, [1, 0x1_0000, 1], [1, 1, 1]), limit(groups(1), 0x1_0000, 0xffff));
-    assert_eq!(sizes(&k, [1, 1, 1], [1, 1, 65]), limit(Operand::Local(2), 65, 64));
-    assert_eq!(sizes(&k, [1, 1, 1], [1025, 1, 1]), limit(Operand::Local(0), 1025, 1024));
-    assert_eq!(sizes(&k, [1, 1, 1], [1024, 2, 1]), limit(Operand::Local(3), 2048, 1024));
+    assert_eq!(
+        sizes(&k, [1, 0x1_0000, 1], [1, 1, 1]),
+        limit(groups(1), 0x1_0000, 0xffff)
+    );
+    assert_eq!(
+        sizes(&k, [1, 1, 1], [1, 1, 65]),
+        limit(Operand::Local(2), 65, 64)
+    );
+    assert_eq!(
+        sizes(&k, [1, 1, 1], [1025, 1, 1]),
+        limit(Operand::Local(0), 1025, 1024)
+    );
+    assert_eq!(
+        sizes(&k, [1, 1, 1], [1024, 2, 1]),
+        limit(Operand::Local(3), 2048, 1024)
+    );
     assert_eq!(
         sizes(&kernel(255), [1, 1, 1], [257, 1, 1]),
         limit(Operand::Local(3), 257, 256)
@@ -96,7 +124,10 @@ fn arguments_are_checked_by_their_sizes() {
     assert_eq!(write(&[5u32.into(), 5u32.into()]), kind(0));
     assert_eq!(write(&[address, 5u64.into()]), kind(1));
     assert_eq!(write(&[address, address]), kind(1));
-    assert_eq!(write(&[address]), Err(RecordError::ArgumentCount { need: 2, have: 1 }));
+    assert_eq!(
+        write(&[address]),
+        Err(RecordError::ArgumentCount { need: 2, have: 1 })
+    );
     let scalar = Arg::Scalar {
         value: (1u64 << 32).into(),
         size: 4,

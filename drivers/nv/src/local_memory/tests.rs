@@ -26,7 +26,10 @@ fn what_cannot_be_is_refused() {
     let empty = Topology { gpcs: 0, ..GA102 };
     assert_eq!(Need::new(&empty, 64), Err(LocalMemoryError::Topology));
     let bytes = MAX_THREAD;
-    assert_eq!(Need::new(&GA102, bytes), Err(LocalMemoryError::Thread { bytes }));
+    assert_eq!(
+        Need::new(&GA102, bytes),
+        Err(LocalMemoryError::Thread { bytes })
+    );
     assert_eq!(
         Need::new(&GA102, u32::MAX),
         Err(LocalMemoryError::Thread { bytes: u32::MAX })

@@ -29,7 +29,10 @@ fn counts_and_addresses_are_checked() {
     assert_eq!(of(inc, 0, 0x4000, 1), Some(HeaderError::Method(0x4000)));
     assert_eq!(of(inc, 0, 0x5e, 1), Some(HeaderError::Method(0x5e)));
     assert_eq!(of(inc, 0, 0x100, 0x2000), Some(HeaderError::Count(0x2000)));
-    assert_eq!(of(Kind::Immediate(0x2000), 0, 0, 0), Some(HeaderError::Data(0x2000)));
+    assert_eq!(
+        of(Kind::Immediate(0x2000), 0, 0, 0),
+        Some(HeaderError::Data(0x2000))
+    );
     assert_eq!(of(Kind::Immediate(0x1fff), 0, 0, 0), None);
 }
 
@@ -73,7 +76,10 @@ fn a_run_ends_where_its_words_do() {
         Run::decode(&words),
         Err(Malformed::Truncated { need: 6, have: 5 })
     );
-    assert_eq!(Run::decode(&[]), Err(Malformed::Truncated { need: 1, have: 0 }));
+    assert_eq!(
+        Run::decode(&[]),
+        Err(Malformed::Truncated { need: 1, have: 0 })
+    );
     let words = [0x2001_0008, 7, 9];
     let run = Run::decode(&words).expect("a run");
     assert_eq!((run.len(), run.data), (2, &[7][..]));

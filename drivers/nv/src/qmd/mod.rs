@@ -419,11 +419,7 @@ pub static V3_0: Layout = {
         fixed: Fixed::named(ROWS, "QMD_VERSION", false),
         grid: Layout::grid(
             ROWS,
-            [
-                "CTA_RASTER_WIDTH",
-                "CTA_RASTER_HEIGHT",
-                "CTA_RASTER_DEPTH",
-            ],
+            ["CTA_RASTER_WIDTH", "CTA_RASTER_HEIGHT", "CTA_RASTER_DEPTH"],
         ),
         block: Layout::block(ROWS),
         registers: named(ROWS, "REGISTER_COUNT_V"),
