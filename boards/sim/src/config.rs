@@ -296,8 +296,8 @@ impl FromStr for Config {
                     let wrong = || refused("kfd_version", value, VERSION);
                     let (major, minor) = value.split_once('.').ok_or_else(wrong)?;
                     config.kfd_version(
-                        number("kfd_version", major, VERSION)?,
-                        number("kfd_version", minor, VERSION)?,
+                        major.parse().map_err(|_| wrong())?,
+                        minor.parse().map_err(|_| wrong())?,
                     )
                 }
                 "vram" => config.vram_mib(number("vram", value, VRAM)?),
@@ -349,5 +349,86 @@ impl fmt::Display for Config {
             write!(f, ",exact_queues={}", off(self.exact_queues))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_builder_say_the_same() {
+        for text in [
+            "amd-gfx1100,gpus=1,seed=0",
+            "amd-gfx942,gpus=8,seed=18446744073709551615,pace=manual",
+            "amd-gfx1201,gpus=2,seed=3,cpu_visible_vram=small,kfd=denied,kfd_version=1.14",
+            "amd-gfx1151,gpus=1,seed=0,cpu_visible_vram=none,kfd=missing,vram=64,ram=128,p2p=off,exact_queues=off",
+        ] {
+            let config: Config = text.parse().expect(text);
+            assert_eq!(config.to_string(), text);
+        }
+        let built = Config::new("amd-gfx1100")
+            .expect("known")
+            .vram_mib(5)
+            .kfd_version(1, 2)
+            .p2p(false);
+        assert_eq!(built.to_string().parse(), Ok(built));
+        assert_eq!(
+            "amd-gfx1100".parse::<Config>().expect("known").chip(),
+            "gfx1100"
+        );
+    }
+
+    #[test]
+    fn mistakes_are_told_with_what_is_known() {
+        for (text, words) in [
+            (
+                "",
+                "no simulated chip is called ''; known: amd-gfx942, amd-gfx950, amd-gfx1100, amd-gfx1151, amd-gfx1201",
+            ),
+            (
+                "amd-gfx803",
+                "no simulated chip is called 'amd-gfx803'; known: amd-gfx942",
+            ),
+            ("gfx1100", "no simulated chip is called 'gfx1100'"),
+            (
+                "amd-gfx1100,gpu=2",
+                "no option 'gpu'; known: gpus, seed, pace",
+            ),
+            ("amd-gfx1100,", "no option ''"),
+            (
+                "amd-gfx1100,gpus",
+                "gpus= is not possible: a number from 1 to 8",
+            ),
+            ("amd-gfx1100,gpus=0", "gpus=0 is not possible"),
+            ("amd-gfx1100,gpus=9", "gpus=9 is not possible"),
+            ("amd-gfx1100,seed=-1", "seed=-1 is not possible"),
+            (
+                "amd-gfx1100,pace=fast",
+                "pace=fast is not possible: 'thread' or 'manual'",
+            ),
+            (
+                "amd-gfx1100,kfd_version=1",
+                "kfd_version=1 is not possible: two numbers",
+            ),
+            (
+                "amd-gfx1100,kfd_version=1.x",
+                "kfd_version=1.x is not possible",
+            ),
+            ("amd-gfx1100,ram=63", "ram=63 is not possible"),
+            (
+                "amd-gfx1100,p2p=yes",
+                "p2p=yes is not possible: 'on' or 'off'",
+            ),
+        ] {
+            let error = text.parse::<Config>().expect_err(text).to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let error =
+            crate::machine::Machine::new(Config::new("amd-gfx1100").expect("known").gpus(0));
+        assert!(matches!(
+            error,
+            Err(ConfigError::Value { option: "gpus", .. })
+        ));
     }
 }

@@ -503,7 +503,10 @@ impl Machine {
 impl Drop for Machine {
     /// Ends the thread: it is at most one step of an engine away from looking.
     fn drop(&mut self) {
-        self.lock().stop = true;
+        let mut state = self.lock();
+        state.stop = true;
+        state.kernel.store.end();
+        drop(state);
         self.shared.wake.notify_all();
         let thread = self
             .thread
@@ -516,3 +519,6 @@ impl Drop for Machine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

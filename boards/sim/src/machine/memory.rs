@@ -7,7 +7,7 @@
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -27,6 +27,8 @@ fn errno(error: nix::errno::Errno) -> i32 {
 pub(crate) struct Store {
     file: OwnedFd,
     end: Mutex<u64>,
+    /// The machine has ended: the file goes with its last mapping, and until then keeps what is in it.
+    ended: AtomicBool,
 }
 
 impl Store {
@@ -35,7 +37,13 @@ impl Store {
         Ok(Arc::new(Self {
             file,
             end: Mutex::new(0),
+            ended: AtomicBool::new(false),
         }))
+    }
+
+    /// The machine has ended: what the process has mapped keeps its bytes.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
     }
 
     /// Zeroed memory, a whole number of pages.
@@ -149,7 +157,9 @@ impl Drop for Block {
             // SAFETY: the block's own mapping, which nothing refers to any more. A failure leaves it in place, unused.
             let _ = unsafe { munmap(self.host.cast(), len) };
         }
-        if let (Ok(offset), Ok(bytes)) = (offset, bytes) {
+        if let (Ok(offset), Ok(bytes), false) =
+            (offset, bytes, self.store.ended.load(Ordering::Relaxed))
+        {
             let how = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
             // A failure keeps the pages until the machine ends.
             let _ = fallocate(&self.store.file, how, offset, bytes);

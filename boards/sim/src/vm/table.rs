@@ -71,7 +71,7 @@ impl PageTable {
     /// Whether some page of the range is mapped. `bytes` is not 0 and the range does not wrap.
     pub(crate) fn overlaps(&self, start: u64, bytes: u64) -> bool {
         let last = start.saturating_add(bytes.saturating_sub(1));
-        self.at(last).is_some() || self.mappings.range(start..=last).next().is_some()
+        self.at(start).is_some() || self.mappings.range(start..=last).next().is_some()
     }
 
     /// Adds a mapping where nothing is mapped.

@@ -437,8 +437,9 @@ impl Kernel {
             .queues
             .get_mut(&args.queue_id)
             .ok_or(libc::EFAULT)?;
-        let moved =
-            (args.ring_base_address, ring_bytes) != (queue.memory.ring, queue.memory.ring_bytes);
+        let ring = (args.ring_base_address, ring_bytes);
+        let moved = ring != (queue.memory.ring, queue.memory.ring_bytes)
+            || args.queue_percentage >> 8 != queue.percentage >> 8;
         (queue.memory.ring, queue.memory.ring_bytes) = (args.ring_base_address, ring_bytes);
         (queue.percentage, queue.priority) = (args.queue_percentage, args.queue_priority);
         queue.turn.wake();
