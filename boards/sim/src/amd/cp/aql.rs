@@ -195,6 +195,7 @@ impl Aql {
             && matches!(last.work, Work::Reading)
         {
             last.work = Work::Drain(self.streams.iter().map(|s| s.pipe.mark()).collect());
+            return Ok(Done::Packet);
         }
         if self.next >= self.written {
             return Ok(Done::Nothing);
@@ -306,7 +307,7 @@ impl Aql {
         let read = self.memory.read_pointer;
         let offset = memory::read_u32(vm, read.wrapping_add(queue::BASE_OFFSET))?;
         let base = read.wrapping_sub(u64::from(offset));
-        if u64::from(offset) != queue::READ_DISPATCH_ID || base % 64 != 0 {
+        if u64::from(offset) != queue::READ_DISPATCH_ID || !base.is_multiple_of(64) {
             return Err(Cause::Packet(format!(
                 "read_dispatch_id_field_base_byte_offset is {offset}, which puts the amd_queue_t at {base:#x}"
             )));
@@ -404,7 +405,8 @@ impl Aql {
         if let Some(active) = chosen.and_then(|at| self.active.get_mut(at)) {
             active.complete = true;
         }
-        while self.active.pop_front_if(|active| active.complete).is_some() {
+        while self.active.front().is_some_and(|first| first.complete) {
+            self.active.pop_front();
             let at = self.slot(self.read);
             self.read += 1;
             let header = (packet::INVALID as u16).to_le_bytes();
@@ -485,7 +487,7 @@ impl Aql {
 
 /// A 64-bit field of an `amd_signal_t`.
 fn signal_field(vm: &dyn AddressSpace, handle: u64, offset: u64) -> Result<u64, Cause> {
-    if handle % signal::ALIGN != 0 {
+    if !handle.is_multiple_of(signal::ALIGN) {
         return Err(Cause::Packet(format!(
             "signal {handle:#x} does not lie on a multiple of {}",
             signal::ALIGN

@@ -46,7 +46,7 @@ pub(super) fn plan(
 ) -> Result<Plan, Cause> {
     let (local, grid) = sizes(words)?;
     let object = address(words, 8);
-    if object == 0 || object % 64 != 0 {
+    if object == 0 || !object.is_multiple_of(64) {
         return refuse(format!(
             "kernel_object {object:#x} is no kernel descriptor: those lie on multiples of 64"
         ));
@@ -67,7 +67,7 @@ pub(super) fn plan(
         }
     }
     let kernarg = address(words, 10);
-    if kernarg % 16 != 0 {
+    if !kernarg.is_multiple_of(16) {
         return refuse(format!(
             "kernarg_address {kernarg:#x} does not lie on a multiple of 16"
         ));
@@ -103,7 +103,7 @@ pub(super) fn plan(
     let offset = at(&descriptor, 16);
     let offset = u64::from(offset) | u64::from(at(&descriptor, 20)) << 32;
     let mut program = object.wrapping_add(offset);
-    if program % 256 != 0 {
+    if !program.is_multiple_of(256) {
         return refuse(format!(
             "the kernel begins at {program:#x}, which is not a multiple of 256"
         ));

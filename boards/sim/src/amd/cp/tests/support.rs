@@ -219,7 +219,7 @@ impl Host for Rig {
     }
 }
 
-fn queue_memory() -> QueueMemory {
+pub(super) fn queue_memory() -> QueueMemory {
     QueueMemory {
         ring: RING,
         ring_bytes: RING_BYTES,
