@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::backend::{Backend, Port};
 use crate::cpu::Cpu;
+use crate::name::{self, Name};
 use crate::seam::{Errno, Linux, Open, System};
-use crate::{Error, Options};
+use crate::{Error, Options, amd, kfd};
 
 /// A device that there may be.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// A kernel interface that this crate looks for.
+/// A kernel interface that this crate looks for, and does not speak yet.
 struct Interface {
     name: &'static str,
     what: &'static str,
@@ -57,14 +58,7 @@ struct Interface {
     denied: &'static str,
 }
 
-const INTERFACES: [Interface; 3] = [
-    Interface {
-        name: "amd",
-        what: "AMD GPU through KFD",
-        nodes: &["/dev/kfd"],
-        missing: "the amdgpu driver is not loaded, or there is no AMD GPU (modprobe amdgpu; lspci | grep -i amd)",
-        denied: "join the group that owns it (usermod -aG render $USER), then log in again",
-    },
+const INTERFACES: [Interface; 2] = [
     Interface {
         name: "nv",
         what: "NVIDIA GPU through the nvidia driver",
@@ -158,38 +152,64 @@ pub fn devices_on(system: &dyn System) -> Vec<Candidate> {
         description,
         attempts: Vec::new(),
     };
-    std::iter::once(cpu)
-        .chain(INTERFACES.iter().map(|i| i.probe(system)))
-        .collect()
+    let mut all = vec![cpu];
+    all.extend(kfd::candidates(system));
+    all.extend(INTERFACES.iter().map(|i| i.probe(system)));
+    all
 }
 
 /// A device and the host's half of its rings.
 type Opened = (Arc<dyn Backend>, Box<dyn Port>);
 
 /// Opens a device by name.
-pub(crate) fn open(name: &str, options: &Options) -> Result<Opened, Error> {
-    if name == "cpu" {
+pub(crate) fn open(text: &str, options: &Options) -> Result<Opened, Error> {
+    let name = Name::parse(text)?;
+    let simulated;
+    let options = match &name.machine {
+        None => options,
+        Some(machine) => {
+            simulated = simulate(text, machine, options)?;
+            &simulated
+        }
+    };
+    if name.family == "cpu" {
         let (cpu, port) = Cpu::open(options)?;
         return Ok((Arc::new(cpu), port));
     }
-    let family = name.split(':').next().unwrap_or(name);
-    if let Some(interface) = INTERFACES.iter().find(|i| i.name == family) {
+    if let Some(interface) = INTERFACES.iter().find(|i| i.name == name.family) {
         let candidate = interface.probe(&*options.system);
         let attempts: Vec<String> = candidate.attempts.iter().map(ToString::to_string).collect();
-        let reason = format!("{} ({})", candidate.description, attempts.join("; "));
-        let hint = "use `cpu`; it is always there".into();
         return Err(Error::Unavailable {
-            name: name.into(),
-            reason,
-            hint,
+            name: text.into(),
+            reason: format!("{} ({})", candidate.description, attempts.join("; ")),
+            hint: "use `cpu`; it is always there".into(),
         });
     }
-    let known = std::iter::once("cpu")
-        .chain(INTERFACES.iter().map(|i| i.name))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let process = kfd::Process::open(&options.system)?;
+    amd::open(&process, name.ordinal, name.aql, options)
+}
+
+/// The options with the machine that a name asks for: that of the options if it is one, else a new one.
+#[cfg(feature = "sim")]
+fn simulate(text: &str, machine: &name::Machine<'_>, options: &Options) -> Result<Options, Error> {
+    use crate::sim;
+    let Some(there) = sim::config_of(&*options.system) else {
+        return Ok(options.clone().system(sim::machine(&machine.text())?));
+    };
+    match sim::contradiction(machine, &there)? {
+        None => Ok(options.clone()),
+        Some(reason) => Err(Error::Unavailable {
+            name: text.into(),
+            reason,
+            hint: "name the device as `amd:N`, or open it without Options::system".into(),
+        }),
+    }
+}
+
+#[cfg(not(feature = "sim"))]
+fn simulate(text: &str, _: &name::Machine<'_>, _: &Options) -> Result<Options, Error> {
     Err(Error::UnknownDevice {
-        name: name.into(),
-        known,
+        name: text.into(),
+        known: name::known(),
     })
 }

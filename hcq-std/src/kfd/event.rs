@@ -263,3 +263,6 @@ impl Gpu {
         lock(&events.fault).take();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,3 +106,6 @@ impl Gpu {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

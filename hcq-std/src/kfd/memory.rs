@@ -470,3 +470,6 @@ impl Gpu {
         drop(bo);
     }
 }
+
+#[cfg(test)]
+mod tests;

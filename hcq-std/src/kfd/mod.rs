@@ -12,6 +12,7 @@ mod call;
 mod clock;
 mod event;
 mod gpu;
+mod list;
 mod memory;
 mod process;
 mod queue;
@@ -22,7 +23,11 @@ mod topology;
 pub(crate) use clock::{Calibration, Clocks};
 pub(crate) use event::{Seen, SignalEvent, Woken};
 pub(crate) use gpu::Gpu;
+pub(crate) use list::candidates;
 pub(crate) use memory::{Bo, MemoryRequest, Place};
-pub(crate) use process::{Process, Version, survey};
+pub(crate) use process::{Process, Version};
 pub(crate) use queue::{HwQueue, NoQueue, QueueRequest, QueueType};
 pub(crate) use topology::{Bank, GC_HWID, IpBlock, Link, NBIF_HWID, Node, SDMA_HWID};
+
+#[cfg(test)]
+mod fake;

@@ -374,7 +374,7 @@ pub(super) fn version(system: &dyn System, file: &Handle) -> Result<Version, Err
 /// Whether this crate can use that version; else why not, and what to do.
 pub(super) fn check_version(version: Version) -> Result<(), (String, String)> {
     let Version(major, minor) = version;
-    let reason = format!("the kernel's KFD interface is {major}.{minor}");
+    let reason = format!("the kernel's KFD interface is {version}");
     let (oldest_major, oldest_minor) = OLDEST;
     if major != oldest_major {
         let hint = format!(
@@ -406,7 +406,7 @@ fn enable_runtime(system: &dyn System, file: &Handle, version: Version) {
 }
 
 /// Reads both halves of what is known without opening a GPU, for lists of devices: nothing stays open.
-pub(crate) fn survey(system: &dyn System) -> Survey {
+pub(super) fn survey(system: &dyn System) -> Survey {
     let opened = system.open(Path::new(KFD), Open::ReadWrite);
     let (errno, version) = match opened {
         Ok(file) => {
@@ -426,9 +426,12 @@ pub(crate) fn survey(system: &dyn System) -> Survey {
 
 /// What [`survey`] finds.
 #[derive(Debug)]
-pub(crate) struct Survey {
+pub(super) struct Survey {
     /// Why `/dev/kfd` cannot be opened.
-    pub(crate) errno: Option<Errno>,
+    pub(super) errno: Option<Errno>,
     pub(super) version: Option<Result<Version, Errno>>,
     pub(super) topology: Result<Topology, Trouble>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -434,3 +434,6 @@ fn fill(bo: &Bo, pattern: &[u32]) {
         unsafe { to.cast::<u32>().write_volatile(*word) };
     }
 }
+
+#[cfg(test)]
+mod tests;

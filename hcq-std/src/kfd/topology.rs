@@ -257,11 +257,9 @@ fn read_node(
         return Ok(None);
     }
     let p = Text::read(system, format!("{NODES}/{index}/properties"))?;
-    let name = Text::read(system, format!("{NODES}/{index}/name"));
     let mut node = Node {
         index,
         gpu_id,
-        name: name.map_or_else(|_| String::new(), |text| text.line().to_owned()),
         gfx_target_version: p.needed("gfx_target_version")?,
         vendor_id: p.optional("vendor_id")?,
         device_id: p.optional("device_id")?,
@@ -300,6 +298,7 @@ fn read_node(
     node.links
         .extend(read_links(system, index, "p2p_links", true)?);
     let device = format!("/sys/class/drm/renderD{}/device", node.drm_render_minor);
+    node.name = read_name(system, index, &device);
     let window = Text::read(system, format!("{device}/mem_info_vis_vram_total"));
     node.window_bytes = window.ok().and_then(|text| text.number().ok());
     // Without it the node can be listed, and whoever needs register addresses says what is missing.
@@ -312,6 +311,24 @@ fn read_node(
         Err(malformed) => return Err(malformed),
     }
     Ok(Some(node))
+}
+
+/// The name on the box if the board tells it, else the kernel's, which on newer chips is no name.
+fn read_name(system: &dyn System, index: u32, device: &str) -> String {
+    let paths = [
+        format!("{device}/product_name"),
+        format!("{NODES}/{index}/name"),
+    ];
+    let texts = paths.into_iter().filter_map(|p| Text::read(system, p).ok());
+    let mut names = texts.map(|text| {
+        text.line()
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(64)
+            .collect()
+    });
+    let named = |name: &String| !name.is_empty() && name != "ip discovery";
+    names.find(named).unwrap_or_default()
 }
 
 /// The entries of a folder of a node; a folder that is not there is empty.
@@ -393,3 +410,6 @@ fn read_ips(system: &dyn System, folder: &str) -> Result<Vec<IpBlock>, Trouble> 
     }
     Ok(ips)
 }
+
+#[cfg(test)]
+mod tests;
