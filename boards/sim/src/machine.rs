@@ -8,6 +8,19 @@
 //! exclude is the process itself: it reads and writes rings, signals, buffers and doorbells whenever it likes, and engines
 //! read and write the same bytes. That is what makes it concurrent.
 //!
+//! ```
+//! use hcq_sim::machine::{Config, Machine};
+//! use hcq_uapi::kfd::{AMDKFD_IOC_GET_VERSION, kfd_ioctl_get_version_args};
+//!
+//! let machine = Machine::new(Config::new("amd-gfx1100")?)?;
+//! let kfd = machine.open("/dev/kfd".as_ref(), true).expect("it is there");
+//! let mut version = kfd_ioctl_get_version_args::default();
+//! // SAFETY: the struct of this request.
+//! let done = unsafe { machine.ioctl(kfd, AMDKFD_IOC_GET_VERSION.into(), (&raw mut version).cast()) };
+//! assert_eq!((done, version.major_version), (Ok(0), 1));
+//! # Ok::<(), hcq_sim::machine::ConfigError>(())
+//! ```
+//!
 //! One process uses a machine: the one that it is in. Memory that the process lends to a GPU (`USERPTR`) must stay mapped
 //! until it is freed there; the real kernel is told when it goes, this one is not.
 #![allow(unsafe_code, reason = "calls of a process come with raw addresses")]
@@ -15,6 +28,7 @@
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -33,6 +47,7 @@ use crate::amd::kfd::sysfs::{self, Entry, Tree};
 use crate::amd::kfd::{self, FIRST_RENDER_MINOR, Kernel, Turned};
 use crate::engine::Cause;
 use crate::exec::{Dispatch, Executor, Kernel as Program, ShaderMemory};
+use crate::standin::StandIns;
 
 pub(crate) mod clock;
 mod files;
@@ -51,8 +66,14 @@ const NO_LIMIT: u32 = u32::MAX;
 const WAIT_EVENTS: u8 = 0x0C;
 
 /// Those who run programs; the last is asked first.
-#[derive(Default)]
 struct Executors(Vec<Box<dyn Executor>>);
+
+impl Default for Executors {
+    /// The programs of this project's own tests are known to every machine.
+    fn default() -> Self {
+        Self(vec![Box::new(StandIns::stock())])
+    }
+}
 
 impl Executor for Executors {
     fn prepare(
@@ -77,6 +98,9 @@ struct State {
     executors: Executors,
     tree: Option<Tree>,
     stop: bool,
+    /// How often the thread has looked whether there is something to do.
+    #[cfg(test)]
+    looks: u64,
 }
 
 impl State {
@@ -87,6 +111,8 @@ impl State {
 
 struct Shared {
     state: Mutex<State>,
+    /// Calls that want the lock: the engines let them go first.
+    callers: AtomicU32,
     /// Something may be to do for the engines.
     wake: Condvar,
     /// Events may have been signaled.
@@ -146,7 +172,10 @@ impl Machine {
                 executors: Executors::default(),
                 tree: None,
                 stop: false,
+                #[cfg(test)]
+                looks: 0,
             }),
+            callers: AtomicU32::new(0),
             wake: Condvar::new(),
             told: Condvar::new(),
         });
@@ -172,7 +201,10 @@ impl Machine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.lock()
+        self.shared.callers.fetch_add(1, Ordering::Relaxed);
+        let state = self.shared.lock();
+        self.shared.callers.fetch_sub(1, Ordering::Relaxed);
+        state
     }
 
     /// The end of a call that may have made work for the engines.

@@ -1,5 +1,6 @@
 //! The thread that makes engines move.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,8 @@ use crate::amd::kfd::Turned;
 const TURNS: u32 = 64;
 /// Looks at the doorbells before the first nap.
 const SPINS: u32 = 50;
+/// Times that the engines let a caller go first.
+const PATIENCE: u32 = 100;
 const FIRST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(200);
 /// After this long without a doorbell, naps may be longer.
@@ -25,6 +28,10 @@ pub(super) fn run(shared: &Arc<Shared>) {
         if state.stop {
             return;
         }
+        #[cfg(test)]
+        {
+            state.looks += 1;
+        }
         let mut turned = Turned::Idle;
         for _ in 0..TURNS {
             turned = state.turn();
@@ -39,8 +46,12 @@ pub(super) fn run(shared: &Arc<Shared>) {
         if turned == Turned::Moved || quiet < SPINS {
             quiet = quiet.saturating_add(1);
             drop(state);
-            // Whoever waits for the machine goes first.
-            std::thread::yield_now();
+            for _ in 0..PATIENCE {
+                std::thread::yield_now();
+                if shared.callers.load(Ordering::Relaxed) == 0 {
+                    break;
+                }
+            }
             state = shared.lock();
             continue;
         }

@@ -6,12 +6,14 @@ use std::path::Path;
 
 use super::{Gpu, Kernel, identity};
 use crate::amd::chip::{CacheKind, Chip};
+use crate::config::Kfd;
 
 mod links;
 
-/// Where the topology is; `/sys/class/kfd` links there.
+/// The driver's own directory, and the link to it.
+const CLASS: &str = "/sys/devices/virtual/kfd/kfd";
+const CLASS_LINK: &str = "/sys/class/kfd/kfd";
 const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology";
-const TOPOLOGY_LINK: &str = "/sys/class/kfd/kfd/topology";
 const DRM: &str = "/sys/class/drm";
 
 /// `HSA_MEM_HEAP_TYPE_*`.
@@ -93,8 +95,8 @@ pub(crate) fn normal(path: &Path) -> Option<String> {
     if text.is_empty() {
         text.push('/');
     }
-    Some(match text.strip_prefix(TOPOLOGY_LINK) {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{TOPOLOGY}{rest}"),
+    Some(match text.strip_prefix(CLASS_LINK) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{CLASS}{rest}"),
         _ => text,
     })
 }
@@ -113,6 +115,14 @@ pub(crate) fn tree(kernel: &Kernel) -> Tree {
     let mut tree = Tree {
         files: BTreeMap::new(),
     };
+    for gpu in &kernel.gpus {
+        device(gpu, &mut tree);
+    }
+    if kernel.config.kfd == Kfd::Missing {
+        return tree;
+    }
+    // The kernel chooses the major.
+    tree.add(format!("{CLASS}/dev"), "235:0\n".into());
     // One change for the host's node, one for each GPU.
     let generation = kernel.gpus.len() + 1;
     tree.add(
@@ -130,7 +140,6 @@ pub(crate) fn tree(kernel: &Kernel) -> Tree {
         gpu_node(kernel, gpu, processor, &mut tree);
         let chip = gpu.chip;
         processor = processor.wrapping_add(chip.engines * chip.arrays * chip.array_units);
-        device(gpu, &mut tree);
     }
     tree
 }

@@ -309,3 +309,108 @@ fn scripted_calls_fail_once_and_leave_nothing_behind() {
     assert_eq!(open(), Err(libc::EMFILE));
     assert!(open().is_ok());
 }
+
+/// Numbers that calls are made of, some of which mean something.
+fn numbers(rig: &Rig, pages: u64) -> Vec<u64> {
+    let ids = rig
+        .ids
+        .iter()
+        .flat_map(|&id| [u64::from(id), u64::from(id) << 32, u64::from(id) << 32 | 1]);
+    let plain = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        8,
+        64,
+        100,
+        4095,
+        4096,
+        8192,
+        32768,
+        1 << 31,
+        1 << 40,
+        1 << 47,
+        1 << 63,
+        u64::MAX,
+    ];
+    let kinds = [
+        F::VRAM,
+        F::GTT,
+        F::USERPTR,
+        F::DOORBELL,
+        F::MMIO_REMAP,
+        F::VRAM | F::PUBLIC,
+        F::GTT | F::AQL_QUEUE_MEM,
+    ];
+    let flags = kinds.into_iter().flat_map(|kind| {
+        let bits = u64::from((kind | F::WRITABLE).bits());
+        [bits, bits << 32]
+    });
+    ids.chain(plain)
+        .chain(flags)
+        .chain([pages, pages + 8, pages + 4096])
+        .collect()
+}
+
+#[test]
+fn no_call_breaks_the_kernel() {
+    let mut random = fastrand::Rng::with_seed(7);
+    for config in [
+        "amd-gfx942,gpus=2,vram=64,ram=256",
+        "amd-gfx1151,vram=64,ram=256,pace=manual",
+    ] {
+        let rig = Rig::new(config);
+        // The only memory that any number points to.
+        let pages = rig.buffer(0, 16384, GTT);
+        let numbers = numbers(&rig, pages.address);
+        let mut accepted = [0u32; 0x27];
+        for _ in 0..20_000 {
+            let mut argument = [0u64; 16];
+            for word in &mut argument {
+                let pick = |random: &mut fastrand::Rng| numbers[random.usize(..numbers.len())];
+                *word = match random.u32(..4) {
+                    0 => pick(&mut random) & 0xFFFF_FFFF | pick(&mut random) << 32,
+                    1 => u64::from(random.u32(..8)) << 32 | u64::from(random.u32(..8)),
+                    _ => pick(&mut random),
+                };
+            }
+            let number = random.u8(1..0x27);
+            if number == 0x16 && random.bool() {
+                argument[4] = u64::from(rig.ids[0]) | argument[4] & 0xFFFF_FFFF << 32;
+                argument[1] = 4096 << random.u32(..4);
+            }
+            if (0x17..0x1A).contains(&number) && random.bool() {
+                argument[0] = u64::from(rig.ids[0]) << 32 | random.u64(..8);
+            }
+            if (number == 0x18 || number == 0x19) && random.bool() {
+                // An array that is there, and few of it: else no call comes far.
+                word(pages.address).store(rig.ids[0].into(), Ordering::Relaxed);
+                (argument[1], argument[2]) = (pages.address, 1);
+            }
+            if number == 0x0C {
+                // A wait without a limit is one.
+                argument[2] &= 0xFFFF_FFFF << 32;
+            }
+            let request = hcq_uapi::ioctl::iowr(b'K', number, random.usize(..129));
+            let result = rig.raw(request, argument.as_mut_ptr().expose_provenance() as u64);
+            if result.is_ok() {
+                accepted[usize::from(number)] += 1;
+            }
+            rig.machine.step();
+        }
+        for number in [0x01, 0x02, 0x03, 0x05, 0x08, 0x16, 0x17, 0x18, 0x19] {
+            let known = accepted[number];
+            // Queues need more luck than there is.
+            assert!(
+                known > 0 || number == 0x02 || number == 0x03,
+                "{number:#x} is never accepted"
+            );
+        }
+        assert!(
+            rig.event(KFD_IOC_EVENT_MEMORY, false, 0).is_ok(),
+            "it still answers"
+        );
+    }
+}

@@ -9,6 +9,7 @@ const SDMA: u32 = KFD_IOC_QUEUE_TYPE_SDMA;
 const ENOTSUPP: i32 = 524;
 
 type Change = fn(&mut kfd_ioctl_create_queue_args);
+type Update = fn(&mut kfd_ioctl_update_queue_args);
 
 #[test]
 fn queues_that_the_kernel_refuses() {
@@ -206,7 +207,7 @@ fn queues_are_changed_and_asked() {
         queue_percentage: 100,
         queue_priority: 15,
     };
-    let table: &[(&str, i32, fn(&mut kfd_ioctl_update_queue_args))] = &[
+    let table: &[(&str, i32, Update)] = &[
         // `kfd_ioctl_update_queue`, `pqm_update_queue_properties`.
         ("percentage", libc::EINVAL, |a| a.queue_percentage = 0xFF),
         ("priority", libc::EINVAL, |a| a.queue_priority = 16),

@@ -250,6 +250,10 @@ fn paths_are_refused_cut_failed_and_vanish() {
         list("/sys/class/drm"),
         Ok(vec!["renderD128".into(), "renderD129".into()])
     );
+    assert_eq!(
+        list("/sys/class/kfd/kfd"),
+        Ok(vec!["dev".into(), "topology".into()])
+    );
     assert_eq!(list(&format!("{NODES}/9")), Err(libc::ENOENT));
     assert_eq!(list(&format!("{NODES}/1/gpu_id")), Err(libc::ENOTDIR));
     assert_eq!(text(&machine, NODES), Err(libc::EISDIR));
@@ -284,4 +288,15 @@ fn paths_are_refused_cut_failed_and_vanish() {
         Err(libc::EPERM)
     );
     assert!(text(&machine, &format!("{NODES}/0/properties")).is_ok());
+}
+
+#[test]
+fn without_the_driver_there_is_no_topology() {
+    let machine = machine("amd-gfx1100,kfd=missing");
+    assert_eq!(
+        machine.list(Path::new("/sys/class/kfd/kfd")),
+        Err(libc::ENOENT)
+    );
+    assert_eq!(machine.list(Path::new(NODES)), Err(libc::ENOENT));
+    assert!(text(&machine, "/sys/class/drm/renderD128/device/vendor").is_ok());
 }
