@@ -361,6 +361,32 @@ impl<'m> Command<'_, 'm> {
         r.len = r.len.saturating_add(words.len());
     }
 
+    /// Appends `N` words and hands them out to be written, with one check for all. They hold what the memory held before.
+    /// `None` once there is no room: the words are counted, as those of [`words`](Self::words) are.
+    ///
+    /// ```
+    /// use hcq_nostd::patch::PatchList;
+    /// use hcq_nostd::record::Recorder;
+    ///
+    /// let mut words = [0u32; 4];
+    /// let mut q = Recorder::new(&mut words, PatchList::none());
+    /// q.command(|c| {
+    ///     if let Some(packet) = c.claim() {
+    ///         *packet = [0xc000_1000, 7];
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(q.words(), [0xc000_1000, 7]);
+    /// # Ok::<(), hcq_nostd::record::RecordError>(())
+    /// ```
+    #[inline]
+    pub fn claim<const N: usize>(&mut self) -> Option<&mut [u32; N]> {
+        let r = &mut *self.recorder;
+        let room = r.words.get_mut(r.len..);
+        r.len = r.len.saturating_add(N);
+        room?.first_chunk_mut()
+    }
+
     /// Overwrites word `at` of this command.
     #[inline]
     pub fn set(&mut self, at: usize, word: u32) {

@@ -23,6 +23,7 @@ impl<'r, 'm> Block<'r, 'm> {
     ///
     /// # Errors
     /// [`AccessError`](crate::mem::AccessError) if the bytes are not inside.
+    #[inline]
     pub fn new(
         region: &'r mut Region<'m>,
         id: RegionId,
@@ -50,6 +51,7 @@ impl<'r, 'm> Block<'r, 'm> {
     }
 
     /// Length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -60,12 +62,14 @@ impl<'r, 'm> Block<'r, 'm> {
     }
 
     /// Device address of the byte at `at`, where it is known while recording; see [`address`](Self::address).
+    #[inline]
     pub fn device_address(&self, at: usize) -> Option<u64> {
         self.address(at)?.imm()
     }
 
     /// Device address of the byte at `at`: a number, or the variable that the block is [based on](Self::based_on) and an
     /// offset. `None` past the end or past 2^64.
+    #[inline]
     pub fn address(&self, at: usize) -> Option<Value> {
         let offset = self.offset.checked_add(at).filter(|_| at <= self.len)?;
         match self.base {
