@@ -2,6 +2,7 @@
 
 mod aql;
 mod fuzz;
+mod golden;
 mod illegal;
 mod launches;
 mod order;
