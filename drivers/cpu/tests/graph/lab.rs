@@ -413,6 +413,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) nodes: &'a [Node<'a, Program<'static>>],
     pub(crate) variables: u32,
     pub(crate) timestamps: bool,
+    /// The allocation through which copies cross peer groups, 64 bytes for each task.
+    pub(crate) stage: Option<u32>,
 }
 
 /// Memory of an instance.
@@ -462,7 +464,12 @@ impl Scene<'_> {
         problem.timestamps = self.timestamps;
         let capacity = problem.capacity().unwrap();
         let mut scratch = vec![0; problem.scratch_words(&capacity).unwrap()];
-        let mut made = plan::plan(&problem, &capacity, &mut scratch, |_| None).unwrap();
+        let via = |c: plan::Crossing| {
+            let offset = u64::from(c.task) * 64;
+            self.stage
+                .map(|allocation| plan::Via::Staged { allocation, offset })
+        };
+        let mut made = plan::plan(&problem, &capacity, &mut scratch, via).unwrap();
         let mut steps = vec![Step::Barrier; made.steps()];
         made.lay_out(&mut steps).unwrap();
         f(&problem, &made, &steps)

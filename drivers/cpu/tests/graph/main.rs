@@ -3,4 +3,5 @@
 
 mod images;
 mod lab;
+mod random;
 mod runs;

@@ -113,6 +113,7 @@ pub(crate) fn with_scene<R>(
         nodes: &nodes,
         variables: 3,
         timestamps,
+        stage: None,
     })
 }
 
