@@ -227,6 +227,11 @@ pub(crate) trait Backend: Send + Sync {
     fn allocate(&self, bytes: usize, purpose: Purpose) -> Result<Memory, Error>;
     /// Makes caller memory known to the device.
     fn adopt(&self, cpu: NonNull<u8>, bytes: usize, writable: bool) -> Result<Memory, Error>;
+    /// Whether the device reaches adopted memory through a mapping of its own, which work in flight needs until it is
+    /// done, and which is only made of pages that the process may write.
+    fn maps_adopted(&self) -> bool {
+        false
+    }
     /// From now on commands that name this memory are faults. The caller's is not looked at any more.
     fn hide(&self, memory: &Memory);
     /// Gives memory back. It was hidden, and no command that could have seen it before is in flight.

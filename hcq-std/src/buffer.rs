@@ -271,7 +271,8 @@ impl<T: Element> View<T> {
     }
 }
 
-/// A file mapped into memory: a source of copies. The device reads it as it is when the copy runs.
+/// A file mapped into memory: a source of copies. The CPU device reads it as it is when the copy runs, a GPU as it was
+/// between the mapping and the copy.
 ///
 /// The file must not be cut short meanwhile: the system ends a process that touches what is no longer there.
 ///
@@ -312,14 +313,23 @@ impl MappedFile {
         if kind.len() == 0 {
             return Err(unfit("it is empty, and there is nothing to copy from"));
         }
-        // SAFETY: no reference to the bytes is ever made: only the device reads them, through raw pointers, and whatever
-        // they are is data to it. What happens when the file is cut short is documented.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| failed("mapping", &e))?;
-        let (start, len) = (map.as_ptr().cast_mut(), map.len());
+        let options = memmap2::MmapOptions::new();
+        let (start, len, keep): (_, _, Box<dyn std::any::Any + Send + Sync>);
+        if inner.backend.maps_adopted() {
+            // Pages of the process's own that start as the file's: drivers take no others.
+            // SAFETY: no reference to the bytes is ever made: only the device reads them, through raw pointers, and
+            // whatever they are is data to it. What happens when the file is cut short is documented.
+            let map = unsafe { options.map_copy(&file) }.map_err(|e| failed("mapping", &e))?;
+            (start, len, keep) = (map.as_ptr().cast_mut(), map.len(), Box::new(map));
+        } else {
+            // SAFETY: as above.
+            let map = unsafe { options.map(&file) }.map_err(|e| failed("mapping", &e))?;
+            (start, len, keep) = (map.as_ptr().cast_mut(), map.len(), Box::new(map));
+        }
         let start =
             std::ptr::NonNull::new(start).ok_or(Error::Internal("a mapping at address zero"))?;
         inner.look()?;
-        let allocation = inner.heap.adopt(start, len, false, Some(Box::new(map)))?;
+        let allocation = inner.heap.adopt(start, len, false, Some(keep))?;
         Ok(Self {
             allocation,
             path: path.to_owned(),

@@ -260,8 +260,11 @@ impl Drop for Allocation {
         let Some(memory) = self.memory.take() else {
             return;
         };
-        if memory.origin == crate::backend::Origin::Caller && self.keep.is_none() {
-            // The caller is about to reuse it, and promised that nothing in flight does.
+        if memory.origin == crate::backend::Origin::Caller
+            && self.keep.is_none()
+            && !self.heap.backend.maps_adopted()
+        {
+            // The caller is about to reuse it, when nothing in flight does; what is in flight keeps what it has found.
             self.heap.backend.hide(&memory);
             return;
         }

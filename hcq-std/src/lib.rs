@@ -54,9 +54,40 @@
 //! Recording goes through pooled memory: steady work neither allocates nor makes system calls while the device's threads
 //! are awake; a sleeping thread costs one wake call per submission.
 //!
+//! # Names
+//!
+//! A device's name is `[sim:]device[:ordinal][,option]...`:
+//!
+//! | name | what |
+//! |---|---|
+//! | `cpu` | the system's processors |
+//! | `amd`, `amd:1` | the first, the second AMD GPU that the kernel's driver (KFD) has |
+//! | `amd,aql`, `amd:1,aql` | the same with compute queues of AQL packets, not PM4 words |
+//! | `sim:amd-gfx1100`, `sim:amd-gfx942:1,gpus=4,aql,seed=7` | a GPU of a simulated machine (feature `sim`) |
+//!
+//! # AMD GPUs
+//!
+//! Programs are code objects, versions 4 to 6, compiled for the GPU's chip ([`Device::target`]): gfx942, gfx950, gfx11 and
+//! gfx12. [`Device::load_program`] loads one; launches are checked against its metadata.
+//!
+//! - Signals and waits have 32 bits: values of signals go up to 2^32 - 1. Timelines go on for ever all the same.
+//! - Buffers are in device memory that the host reaches if the GPU has a large BAR, else in host memory. Argument blocks,
+//!   staged data and downloads are in host memory; signals in host memory that the GPU does not cache.
+//! - [`Device::wrap`] and [`Device::map_file`] make whole pages known to the GPU, each once.
+//! - Without copy engines there are no copy queues; the host reads and writes buffers, or kernels copy.
+//! - Kernels with private memory get scratch memory, of each queue that they are launched on. It grows by being allocated
+//!   anew; what was recorded with the old one keeps it. AQL queues wait until the device is idle when it grows.
+//! - Bound queues of AQL packets are put into the ring anew at each launch; PM4 words and copies run from where they are.
+//! - After a fault [`Device::recover`] makes new queues, and tries them. Linux keeps a process off a GPU after a memory
+//!   fault: then it says so, and the device stays in error.
+//!
 //! # Not supported
 //!
-//! Devices other than the CPU, graphs, and several devices that share memory are not in this version.
+//! - NVIDIA and Adreno GPUs, and graphs.
+//! - Devices that share memory, and signals between devices.
+//! - AMD: what [`hcq_amd`] lists, and host services of kernels (`printf`, device-side allocation).
+//! - AMD: copies by a copy engine of what the host has just stored into device memory through a BAR, on machines where the
+//!   host data path holds it back; a submission to a compute queue in between flushes that path.
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -73,7 +104,6 @@ compile_error!(
     "hcq-std makes Linux system calls; other systems need their own implementation of `seam::System`"
 );
 
-#[allow(dead_code, reason = "whoever opens devices by name is being written")]
 mod amd;
 mod arg;
 /// What [`wake`] is built on.
@@ -95,6 +125,7 @@ mod inner;
 mod kfd;
 mod launch;
 mod lent;
+mod name;
 mod options;
 mod point;
 mod profile;
@@ -103,6 +134,8 @@ mod queue;
 mod recording;
 pub mod seam;
 mod signal;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod staging;
 mod template;
 mod wake;

@@ -18,14 +18,18 @@ use crate::seam::{Linux, System};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Compute queues, 1 to 64.
+    /// Compute queues, 1 to 64. A GPU whose queues are taken by others has fewer, at least one;
+    /// [`Device::queue_counts`](crate::Device::queue_counts) says how many.
     pub compute_queues: usize,
-    /// Copy queues, 0 to 64.
+    /// Copy queues, 0 to 64. A GPU without free copy engines has fewer, or none.
     pub copy_queues: usize,
     /// CPU device: threads that take work-groups from queues' launches, besides one thread per queue; at most 1024.
     /// Default: processors minus one, since a queue's own thread runs groups too.
     pub helper_threads: usize,
-    /// Entries of each queue's ring, 16 to 2^24. Longer recordings are launched by reference.
+    /// Entries of each queue's ring, 16 to 2^24. Longer recordings are launched by reference, or in parts.
+    ///
+    /// On GPUs an entry stands for 64 bytes of ring: a packet of AQL queues, 16 words of the others. Rings are rounded up to
+    /// a power of two and to whole pages.
     pub ring_packets: usize,
     /// Bytes that each recording starts with for argument blocks and staging, 256 to 2^30.
     pub arena_bytes: usize,

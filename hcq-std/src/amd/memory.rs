@@ -100,7 +100,8 @@ impl Table {
                 "it shares a page with memory that is a buffer of the device already",
             ));
         }
-        let bo = self.gpu.register(cpu, bytes, writable)?;
+        // What copies may not write is writable pages all the same.
+        let bo = self.gpu.register(cpu, bytes, true)?;
         let device = bo.address();
         held.insert(device, bo);
         Ok(Memory {
@@ -115,6 +116,7 @@ impl Table {
     pub(super) fn hide(&self, memory: &Memory) {
         let mut held = lock(&self.held);
         if memory.origin == Origin::Caller {
+            // Not looked at any more: what it was mapped to goes with the caller's own.
             let bo = held.remove(&memory.address);
             drop(held);
             drop(bo);

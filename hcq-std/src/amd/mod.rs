@@ -223,6 +223,10 @@ impl Backend for Amd {
         self.memory.adopt(cpu, bytes, writable)
     }
 
+    fn maps_adopted(&self) -> bool {
+        true
+    }
+
     fn hide(&self, memory: &Memory) {
         self.memory.hide(memory);
     }
