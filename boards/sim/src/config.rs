@@ -39,7 +39,19 @@ pub enum Kfd {
     Denied,
 }
 
-/// What a machine is made of.
+/// What a machine is made of. As text: the chip, then options in any order.
+///
+/// | option | values | what |
+/// |---|---|---|
+/// | `gpus` | 1 to 8 | GPUs, all of that chip |
+/// | `seed` | below 2^64 | the order of the engines |
+/// | `pace` | `thread`, `manual` | who makes them move |
+/// | `cpu_visible_vram` | `all`, `small`, `none` | the BAR |
+/// | `kfd` | `present`, `missing`, `denied` | what is at `/dev/kfd` |
+/// | `kfd_version` | `1.17` | the version that the driver answers; its checks stay those of 1.17 |
+/// | `vram`, `ram` | MiB | memory of each GPU, of the host |
+/// | `p2p` | `on`, `off` | GPUs reach each other's memory |
+/// | `exact_queues` | `on`, `off` | rings and pointers are whole allocations, as since Linux 6.12 |
 ///
 /// ```
 /// use hcq_sim::machine::Config;

@@ -26,6 +26,7 @@
 #![allow(unsafe_code, reason = "calls of a process come with raw addresses")]
 
 use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -104,8 +105,15 @@ struct State {
 }
 
 impl State {
+    /// One turn. A panic in an engine or in a program that stands in for a kernel must not take the machine down.
     fn turn(&mut self) -> Turned {
-        self.kernel.turn(&mut self.executors)
+        let turn = AssertUnwindSafe(|| self.kernel.turn(&mut self.executors));
+        catch_unwind(turn).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            self.kernel.halt(text.unwrap_or("a panic"));
+            Turned::Moved
+        })
     }
 }
 

@@ -67,6 +67,16 @@ impl Kernel {
         }
     }
 
+    /// An engine, or somebody's program in it, has broken down: every queue stops, and the process is told as after a hang.
+    pub(crate) fn halt(&mut self, why: &str) {
+        self.reports
+            .push(format!("the engines have stopped: {why}"));
+        for index in 0..self.gpus.len() {
+            let gpu_id = self.gpus.get(index).map_or(0, |gpu| gpu.id);
+            self.hang(index, gpu_id, u32::MAX, 0);
+        }
+    }
+
     /// A packet that the engine does not take, or a program without an end: the runtime is told through its save area
     /// (`kfd_send_exception_to_runtime`), the GPU is reset (`kfd_signal_reset_event`).
     fn hang(&mut self, index: usize, gpu_id: u32, number: u32, code: u32) {

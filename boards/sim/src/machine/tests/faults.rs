@@ -162,3 +162,37 @@ fn the_runtime_is_told_through_the_save_area() {
     assert_eq!(bits, kfd_ec_mask(EC_QUEUE_PACKET_UNSUPPORTED));
     assert!(rig.machine.reports()[1].contains("no event for hardware exceptions"));
 }
+
+#[test]
+fn a_panic_in_an_engine_is_a_fault_and_not_the_end() {
+    struct Broken;
+    impl Engine for Broken {
+        fn step(&mut self, _: &mut dyn Host) -> Step {
+            panic!("this engine is broken")
+        }
+    }
+    let rig = Rig::new("amd-gfx1100");
+    let event = rig
+        .event(KFD_IOC_EVENT_HW_EXCEPTION, false, 0)
+        .expect("an event")
+        .event_id;
+    rig.machine.engines(Box::new(|_| Some(Box::new(Broken))));
+    let queue = rig.queue(0, SDMA);
+    assert_eq!(
+        rig.wait(&mut [wanted(event)], false, 20_000),
+        Ok(KFD_IOC_WAIT_RESULT_COMPLETE)
+    );
+    let reports = rig.machine.reports();
+    assert_eq!(reports, ["the engines have stopped: this engine is broken"]);
+    rig.destroy(queue.args.queue_id).expect("still there");
+    // Better engines run.
+    rig.machine.engines(Box::new(|request| {
+        Some(Box::new(Reader {
+            request: *request,
+            read: 0,
+        }))
+    }));
+    let queue = rig.queue(0, SDMA);
+    queue.push(&[Packet::Interrupt(0)]);
+    soon("a packet", || queue.read() == 1);
+}
