@@ -187,7 +187,7 @@ impl Random {
             addresses: &addresses,
             nodes: &nodes,
             variables: INPUTS as u32,
-            timestamps: self.chores.len() % 2 == 0,
+            timestamps: self.chores.len().is_multiple_of(2),
             stage: Some(self.allocations.len() as u32 - 1),
         })
     }
