@@ -483,7 +483,10 @@ impl System for Fake {
         let request = u32::try_from(request).expect("32 bits");
         let injected = state.count(Counted::Ioctl(ioctl::number(request)));
         let late = state.late_map && request == kfd::AMDKFD_IOC_MAP_MEMORY_TO_GPU;
-        if late || injected.is_ok() {
+        // A queue that hung is taken away all the same.
+        let hung = request == kfd::AMDKFD_IOC_DESTROY_QUEUE
+            && matches!(injected, Err(Errno::IO | Errno::TIME));
+        if late || hung || injected.is_ok() {
             state.ioctl(request, p)?;
         }
         injected.map(|()| 0)

@@ -211,10 +211,12 @@ impl Process {
         match &mut *slot {
             Some(page) => {
                 if !page.gpus.contains(&gpu_id) {
-                    map(system, file, page.handle, &[gpu_id])
-                        .1
-                        .map_err(|e| failed("MAP_MEMORY_TO_GPU of the event page", e))?;
-                    page.gpus.push(gpu_id);
+                    let (done, mapped) = map(system, file, page.handle, &[gpu_id]);
+                    if done > 0 {
+                        // Also when the wait for it failed: a second time it is mapped already.
+                        page.gpus.push(gpu_id);
+                    }
+                    mapped.map_err(|e| failed("MAP_MEMORY_TO_GPU of the event page", e))?;
                 }
                 call(system, file, &mut argument).map_err(|e| failed("CREATE_EVENT", e))?;
             }

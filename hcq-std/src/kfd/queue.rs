@@ -12,7 +12,7 @@ use hcq_nostd::fault::{FaultKind, FaultRecord};
 use hcq_uapi::kfd;
 use zerocopy::IntoBytes;
 
-use super::call::{call, give_back};
+use super::call::call;
 use super::process::Version;
 use super::reservation::Reservation;
 use super::{Bo, Gpu, MemoryRequest, advice};
@@ -231,12 +231,14 @@ fn destroy(gpu: &Gpu, queue_id: u32) -> bool {
         ..Default::default()
     };
     let (system, file) = (&**process.system(), process.file());
-    let mut first = argument;
-    match call(system, file, &mut first) {
-        // Those two come from a queue that hung and was taken away all the same (`pqm_destroy_queue`).
-        Ok(()) | Err(Errno::TIME | Errno::IO) => true,
-        Err(_) => give_back(system, file, argument).is_ok(),
-    }
+    (0..2).any(|_| {
+        let mut argument = argument;
+        // Those two errors come from a queue that hung and was taken away all the same (`pqm_destroy_queue`).
+        matches!(
+            call(system, file, &mut argument),
+            Ok(()) | Err(Errno::TIME | Errno::IO)
+        )
+    })
 }
 
 impl Gpu {

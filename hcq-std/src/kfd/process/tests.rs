@@ -28,7 +28,11 @@ fn a_gpu_is_opened_and_given_back() {
     assert_eq!(gpu.apertures().gpuvm_limit, (1 << 47) - 1);
     let event = gpu.event();
     let handle = fake.state().page.expect("the first event brings the page");
-    let page = fake.state().bos.get(&handle).map(|b| (b.va, b.size, b.flags));
+    let page = fake
+        .state()
+        .bos
+        .get(&handle)
+        .map(|b| (b.va, b.size, b.flags));
     let (va, size, flags) = page.expect("allocated");
     assert_eq!((event.mailbox, size), (va + 8 * u64::from(event.id), 32768));
     assert!(flags.contains(kfd::AllocMemFlags::GTT | kfd::AllocMemFlags::UNCACHED));

@@ -54,10 +54,11 @@ fn each_kind_has_what_the_kernel_wants() {
     let xgmi = create(QueueType::SdmaXgmi);
     assert_eq!(asked(&xgmi).queue_type, kfd::KFD_IOC_QUEUE_TYPE_SDMA_XGMI);
     // All doorbells lie in one mapping, each at its own place.
-    let at = |queue: &HwQueue| queue.doorbell().as_ptr().addr() % 8192;
-    for queue in [&pm4, &aql, &sdma, &xgmi] {
-        assert_eq!(at(queue), 8 * queue.id() as usize);
+    let at = |queue: &HwQueue| queue.doorbell().as_ptr().addr() - 8 * queue.id() as usize;
+    for queue in [&aql, &sdma, &xgmi] {
+        assert_eq!(at(queue), at(&pm4));
     }
+    assert_eq!(at(&pm4) % page_bytes(), 0);
     assert_eq!(fake.state().queues.len(), 4);
     drop((pm4, aql, sdma, xgmi));
     assert_eq!(fake.state().queues.len(), 0);
