@@ -15,6 +15,8 @@ use crate::setup::Setup;
 /// Bytes that one transfer copies at most here: half of what LINE_LENGTH_IN counts, so that pieces of a longer copy stay
 /// aligned.
 pub const MAX_LINE: u64 = 1 << 31;
+/// Bytes that one command copies at most: more than any memory has, in no more pieces than are recorded at once.
+pub const MAX_COPY: u64 = 1 << 47;
 /// PITCH_IN and PITCH_OUT are signed.
 const MAX_PITCH: u32 = i32::MAX as u32;
 
@@ -258,7 +260,7 @@ impl Queue for NvCopy<'_> {
 
 impl CopyQueue for NvCopy<'_> {
     /// A length that is known at launch is one transfer's: 1 to [`MAX_LINE`]. One that is known now may be any, and none
-    /// takes no words.
+    /// takes no words; more than [`MAX_COPY`] are refused.
     fn copy(
         &mut self,
         destination: Value,
@@ -269,18 +271,21 @@ impl CopyQueue for NvCopy<'_> {
             let Some(bytes) = bytes.imm() else {
                 return copy(chip, c, [destination, source, bytes]);
             };
-            // An end beyond every address is refused before the pieces are counted.
+            if bytes > MAX_COPY {
+                return Err(RecordError::Limit {
+                    operand: Operand::Length,
+                    value: bytes,
+                    max: MAX_COPY,
+                });
+            }
+            // The last byte is one that the engine reaches, too.
+            let most = (1u64 << chip.copy.address_bits).saturating_sub(bytes);
             for (operand, at) in [
                 (Operand::Source, source),
                 (Operand::Destination, destination),
             ] {
-                let most = (1u64 << chip.copy.address_bits).saturating_sub(bytes);
-                let fit = Fit::at_most(most);
-                match at {
-                    Value::Imm(at) if bytes > 0 => fit.check(at).operand(operand)?,
-                    _ => Fit::bits(chip.copy.address_bits)
-                        .check(bytes.saturating_sub(1))
-                        .operand(Operand::Length)?,
+                if let Some(at) = at.imm() {
+                    Fit::at_most(most).check(at).operand(operand)?;
                 }
             }
             let mut done = 0;
