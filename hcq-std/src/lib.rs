@@ -121,7 +121,6 @@ mod error;
 mod heap;
 mod info;
 mod inner;
-#[allow(dead_code, unused_imports, reason = "its user is being written")]
 mod kfd;
 mod launch;
 mod lent;

@@ -166,30 +166,6 @@ pub(super) fn userptr(errno: Errno) -> &'static str {
     }
 }
 
-/// No way between two GPUs.
-pub(super) fn no_link(owner: &Node, peer: &Node) -> String {
-    let why = if owner.visible_bytes() < owner.vram_bytes() {
-        small_bar(owner)
-    } else {
-        "it needs XGMI, or PCIe with CONFIG_HSA_AMD_P2P in the kernel and no IOMMU translation (iommu=pt)".into()
-    };
-    format!(
-        "the topology has no way from node {} to node {}: {why}; copy through host memory instead",
-        peer.index, owner.index
-    )
-}
-
-/// A peer's mapping was refused.
-pub(super) fn peer(errno: Errno) -> &'static str {
-    match errno {
-        Errno::INVAL => {
-            "open the peer's device first; else the driver refuses this way between the GPUs"
-        }
-        Errno::NOMEM => "the peer has no room for the mapping",
-        _ => lost(errno),
-    }
-}
-
 /// A queue was refused.
 pub(super) fn queue(kind: QueueType, node: &Node, errno: Errno) -> String {
     match (errno, kind) {

@@ -45,7 +45,7 @@ impl Calibration {
     /// The nanoseconds of the system's clock at which the GPU's clock was `ticks`. Later ticks are never earlier times.
     pub(crate) fn system_ns(&self, ticks: u64) -> u64 {
         let span = |ticks: u64| {
-            let ns = u128::from(ticks) * u128::from(self.rate) >> RATE_BITS;
+            let ns = (u128::from(ticks) * u128::from(self.rate)) >> RATE_BITS;
             u64::try_from(ns).unwrap_or(u64::MAX)
         };
         match ticks.checked_sub(self.ticks) {
@@ -58,11 +58,6 @@ impl Calibration {
                     .saturating_sub(u64::try_from(ns).unwrap_or(u64::MAX))
             }
         }
-    }
-
-    /// Nanoseconds of one tick.
-    pub(crate) fn ns_per_tick(&self) -> f64 {
-        self.rate as f64 / (1u64 << RATE_BITS) as f64
     }
 }
 
@@ -160,7 +155,6 @@ mod tests {
         assert_eq!(line.system_ns(999), 49_990);
         assert_eq!(line.system_ns(0), 40_000);
         assert_eq!(line.system_ns(u64::MAX), u64::MAX);
-        assert!((line.ns_per_tick() - 10.0).abs() < 1e-9);
     }
 
     #[test]

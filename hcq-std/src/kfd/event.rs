@@ -162,7 +162,7 @@ fn hardware_fault(data: &kfd::kfd_hsa_hw_exception_data) -> FaultRecord {
 }
 
 impl Gpu {
-    /// The event that wakes [`wait`](Self::wait).
+    /// The event that wakes [`wait_since`](Self::wait_since).
     pub(crate) fn event(&self) -> SignalEvent {
         let events = self.events();
         let [id, ..] = events.ids;
@@ -179,6 +179,7 @@ impl Gpu {
     }
 
     /// [`wait_since`](Self::wait_since) now.
+    #[cfg(test)]
     pub(crate) fn wait(&self, limit: Duration) -> Result<Woken, Error> {
         self.wait_since(self.seen(), limit)
     }

@@ -26,7 +26,6 @@ pub(crate) enum Counted {
 
 #[derive(Debug, Default)]
 pub(crate) struct Bo {
-    pub(crate) gpu: u32,
     pub(crate) va: u64,
     pub(crate) size: u64,
     pub(crate) flags: AllocMemFlags,
@@ -248,9 +247,7 @@ impl State {
         fn gpus(pointer: u64, count: u32) -> Vec<u32> {
             let start = std::ptr::with_exposed_provenance::<u32>(pointer as usize);
             // SAFETY: `System::ioctl` promises that the list is that long.
-            (0..count as usize)
-                .map(|i| unsafe { start.add(i).read() })
-                .collect()
+            unsafe { std::slice::from_raw_parts(start, count as usize) }.to_vec()
         }
         match request {
             kfd::AMDKFD_IOC_GET_VERSION => {
@@ -295,7 +292,9 @@ impl State {
                         ..Default::default()
                     };
                     // SAFETY: the array has room for as many as were asked for.
-                    unsafe { to.add(index).write(apertures) };
+                    let to = unsafe { to.add(index) };
+                    // SAFETY: as above.
+                    unsafe { to.write(apertures) };
                 }
                 a.num_of_nodes = if a.num_of_nodes == 0 { all.len() } else { room } as u32;
             }
@@ -323,7 +322,6 @@ impl State {
                 a.handle = u64::from(a.gpu_id) << 32 | self.new_number();
                 a.mmap_offset = a.handle << 12;
                 let bo = Bo {
-                    gpu: a.gpu_id,
                     va: a.va_addr,
                     size: a.size,
                     flags: a.flags,
@@ -401,7 +399,9 @@ impl State {
                 a.wait_result = kfd::KFD_IOC_WAIT_RESULT_TIMEOUT;
                 for index in 0..a.num_events as usize {
                     // SAFETY: `System::ioctl` promises as many events.
-                    let event = unsafe { &mut *start.add(index) };
+                    let event = unsafe { start.add(index) };
+                    // SAFETY: as above.
+                    let event = unsafe { &mut *event };
                     let kind = *self.events.get(&event.event_id).ok_or(Errno::INVAL)?;
                     if let Some(data) = self.pending.remove(&kind) {
                         event.data = data;

@@ -17,7 +17,6 @@ use crate::seam::{Errno, Handle};
 #[derive(Debug)]
 pub(crate) struct Gpu {
     process: Arc<Process>,
-    ordinal: usize,
     node: Node,
     name: String,
     vm: Arc<Vm>,
@@ -45,7 +44,6 @@ impl Gpu {
         let events = Events::new(process, &name, &vm, node.gpu_id)?;
         Ok(Arc::new(Self {
             process: Arc::clone(process),
-            ordinal,
             node: node.clone(),
             name,
             vm,
@@ -58,11 +56,6 @@ impl Gpu {
     /// Whose it is.
     pub(crate) fn process(&self) -> &Arc<Process> {
         &self.process
-    }
-
-    /// Its place in [`Process::nodes`].
-    pub(crate) fn ordinal(&self) -> usize {
-        self.ordinal
     }
 
     /// What the topology says of it.

@@ -157,9 +157,14 @@ impl Bo {
         self.len
     }
 
-    /// Whose it is.
-    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
-        &self.gpu
+    /// Whether it is a GPU's own.
+    pub(super) fn is_device_local(&self) -> bool {
+        self.device_local
+    }
+
+    /// GPUs that it is mapped to.
+    pub(super) fn gpus(&self) -> &Mutex<Vec<u32>> {
+        &self.gpus
     }
 
     /// Leaves it as it is until the process ends: a queue that does not stop uses it.
@@ -202,7 +207,7 @@ impl Drop for Bo {
 }
 
 /// A step of an allocation that failed: the call, and the answer.
-type Step = (&'static str, Errno);
+pub(super) type Step = (&'static str, Errno);
 
 impl Gpu {
     /// Allocates memory and maps it for this GPU. VRAM is not promised to be zeroed, GTT is.
@@ -291,7 +296,7 @@ impl Gpu {
     }
 
     /// Maps memory to GPUs: to all of them, or to none more than before.
-    fn map(&self, bo: &Bo, gpus: &[u32]) -> Result<(), Step> {
+    pub(super) fn map(&self, bo: &Bo, gpus: &[u32]) -> Result<(), Step> {
         let process = self.process();
         let (system, file) = (&**process.system(), process.file());
         let mut mapped = lock(&bo.gpus);
@@ -429,35 +434,6 @@ impl Gpu {
         };
         self.map(&bo, &[self.node().gpu_id])?;
         Ok(bo)
-    }
-
-    /// Maps memory of this GPU for a peer too; refused in words if no way joins them.
-    pub(crate) fn share(&self, bo: &Bo, peer: &Self) -> Result<(), Error> {
-        let gpu_id = peer.node().gpu_id;
-        if lock(&bo.gpus).contains(&gpu_id) {
-            return Ok(());
-        }
-        if !self.process().is_same(peer.process()) {
-            return Err(Error::OtherDevice { what: "buffer" });
-        }
-        // Host memory is within reach of all.
-        if bo.device_local && !peer.reaches(self) {
-            return Err(self.failed(
-                format!("sharing memory with {}", peer.name()),
-                Errno::OPNOTSUPP,
-                advice::no_link(self.node(), peer.node()),
-            ));
-        }
-        self.map(bo, &[gpu_id]).map_err(|(operation, errno)| {
-            let operation = format!("{operation} of {}", peer.name());
-            self.failed(operation, errno, advice::peer(errno).into())
-        })
-    }
-
-    /// Whether this GPU has a way to the other's memory.
-    pub(crate) fn reaches(&self, other: &Self) -> bool {
-        self.node().gpu_id == other.node().gpu_id
-            || self.node().link_to(other.node().index).is_some()
     }
 
     /// Takes memory out of the address spaces of all GPUs: accesses are faults from now on. The host still sees it.

@@ -14,20 +14,20 @@ mod event;
 mod gpu;
 mod list;
 mod memory;
+mod peer;
 mod process;
 mod queue;
 mod reservation;
 mod text;
 mod topology;
 
-pub(crate) use clock::{Calibration, Clocks};
-pub(crate) use event::{Seen, SignalEvent, Woken};
+pub(crate) use clock::Calibration;
 pub(crate) use gpu::Gpu;
 pub(crate) use list::candidates;
 pub(crate) use memory::{Bo, MemoryRequest, Place};
 pub(crate) use process::{Process, Version};
 pub(crate) use queue::{HwQueue, NoQueue, QueueRequest, QueueType};
-pub(crate) use topology::{Bank, GC_HWID, IpBlock, Link, NBIF_HWID, Node, SDMA_HWID};
+pub(crate) use topology::Node;
 
 #[cfg(test)]
 mod fake;

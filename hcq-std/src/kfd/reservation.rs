@@ -79,11 +79,6 @@ impl Reservation {
         })
     }
 
-    /// Bytes.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     /// The first byte, for the host.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start

@@ -139,11 +139,6 @@ impl Node {
         self.ips.iter().find(|ip| ip.hwid == hwid)
     }
 
-    /// The version of its copy engines: major, minor, revision.
-    pub(crate) fn sdma_version(&self) -> Option<(u8, u8, u8)> {
-        self.ip(SDMA_HWID).map(|ip| ip.version)
-    }
-
     /// The node's file that grants access to its memory.
     pub(crate) fn render_node(&self) -> String {
         format!("/dev/dri/renderD{}", self.drm_render_minor)

@@ -10,7 +10,7 @@ fn gpu(fake: &Arc<Fake>) -> Arc<Gpu> {
 fn words(bo: &Bo, count: usize) -> Vec<u32> {
     let cpu = bo.cpu().expect("host-visible").cast::<u32>();
     // SAFETY: mapped, at least a page.
-    (0..count).map(|i| unsafe { cpu.add(i).read() }).collect()
+    unsafe { std::slice::from_raw_parts(cpu.as_ptr(), count) }.to_vec()
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn a_gpu_is_read_whole() {
     assert_eq!(node.unique_id, u64::MAX);
     assert_eq!(node.vram_bytes(), 206_141_652_992);
     assert_eq!(node.visible_bytes(), node.vram_bytes());
-    assert_eq!(node.sdma_version(), Some((4, 4, 2)));
+    assert_eq!(node.ip(SDMA_HWID).map(|ip| ip.version), Some((4, 4, 2)));
     assert_eq!(
         node.ip(GC_HWID).expect("there").bases,
         [0x2000, 0xa000, 0x0240_2c00]
