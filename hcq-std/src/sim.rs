@@ -223,3 +223,6 @@ impl Drop for SimSystem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
