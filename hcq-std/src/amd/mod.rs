@@ -122,13 +122,16 @@ fn facts(node: &Node, device: &Device, aql: bool) -> DeviceInfo {
     }
 }
 
+/// A GPU and the host's half of its rings.
+type Opened = (Arc<dyn Backend>, Box<dyn Port>);
+
 /// Opens a GPU. Options have been checked.
 pub(crate) fn open(
     process: &Arc<Process>,
     ordinal: usize,
     aql: bool,
     options: &Options,
-) -> Result<(Arc<dyn Backend>, Box<dyn Port>), Error> {
+) -> Result<Opened, Error> {
     let gpu = Gpu::open(process, ordinal)?;
     let node = gpu.node();
     let device = describe(&gpu)?;
