@@ -146,12 +146,15 @@ pub(super) fn plan(
         program = program.wrapping_add(PRELOAD_ENTRY);
     }
     let count = launch::user_count(rsrc2)?;
-    if user_data.len() != count as usize {
+    // Compilers count more than they name where a chip initialises registers wrongly otherwise (gfx1100 with waves of 32
+    // lanes: LLVM's `hasUserSGPRInit16Bug`). Nobody says what the rest holds.
+    if user_data.len() > count as usize {
         return refuse(format!(
             "kernel_code_properties and kernarg_preload name {} user registers, USER_SGPR_COUNT {count}",
             user_data.len()
         ));
     }
+    user_data.resize(count as usize, UNDEFINED);
     let mut edge = [0; 3];
     let mut end = [0; 3];
     for (((edge, end), local), grid) in edge.iter_mut().zip(&mut end).zip(local).zip(grid) {
@@ -181,6 +184,9 @@ pub(super) fn plan(
         },
     )
 }
+
+/// What registers hold that nobody defines.
+const UNDEFINED: u32 = 0xDEAD_5A5A;
 
 /// Work-items of a work-group and of the grid.
 fn sizes(words: &[u32; 16]) -> Result<([u32; 3], [u32; 3]), Cause> {

@@ -529,8 +529,8 @@ fn illegal_descriptors() {
         (
             "gfx942",
             52,
-            0x86,
-            "name 2 user registers, USER_SGPR_COUNT 3",
+            0x82,
+            "name 2 user registers, USER_SGPR_COUNT 1",
         ),
         ("gfx942", 56, 1 << 3 | 1 << 7, "reserved bits 0x80"),
         (
