@@ -4,4 +4,5 @@ mod build;
 mod image;
 mod mutated;
 mod scenes;
+mod timelines;
 mod toy;
