@@ -11,7 +11,7 @@ use hcq_uapi::kfd::{
 
 use super::mtype::mtype;
 use super::process::{DOORBELL_BYTES, DOORBELL_MIRROR, Kind, MAX_QUEUES, Memory, lowest_free};
-use super::{Kernel, Pool};
+use super::{Gpu, Kernel, Pool};
 use crate::cache::Levels;
 use crate::machine::{Block, Files, PAGE, user};
 use crate::vm::{Backing, Heap, Mapping, Owner};
@@ -90,7 +90,7 @@ impl Kernel {
         let index = self.gpu(args.gpu_id)?;
         let gpu = self.gpus.get(index).ok_or(libc::EINVAL)?;
         let taken = gpu.vram_used_rounded.saturating_add(self.reserved_vram());
-        let vram = gpu.vram.saturating_sub(taken);
+        let vram = self.video_memory(gpu).saturating_sub(taken);
         args.available = if gpu.chip.apu {
             let system = self.system.limit.saturating_sub(self.system.used);
             let ttm = self.ttm.limit.saturating_sub(self.ttm.used);
@@ -101,12 +101,21 @@ impl Kernel {
         Ok(())
     }
 
+    /// `amdgpu_amdkfd_xcp_memory_size`: what an APU has of the host's memory is as good as its own.
+    fn video_memory(&self, gpu: &Gpu) -> u64 {
+        if gpu.chip.apu {
+            self.ttm.limit
+        } else {
+            gpu.vram
+        }
+    }
+
     /// `amdgpu_amdkfd_reserve_mem_limit`.
     fn charge(&mut self, index: usize, bytes: u64, kind: Kind) -> Result<(), i32> {
         let reserved = self.reserved_vram();
-        let gpu = self.gpus.get_mut(index).ok_or(libc::EINVAL)?;
+        let gpu = self.gpus.get(index).ok_or(libc::EINVAL)?;
         let (system, ttm, vram) = needs(gpu.chip.apu, bytes, kind);
-        let room = gpu.vram.saturating_sub(reserved);
+        let room = self.video_memory(gpu).saturating_sub(reserved);
         if self.system.lacks(system)
             || self.ttm.lacks(ttm)
             || gpu.vram_used.saturating_add(vram) > room
@@ -114,6 +123,7 @@ impl Kernel {
             return Err(libc::ENOMEM);
         }
         let rounded = rounded(gpu.chip.apu, vram);
+        let gpu = self.gpus.get_mut(index).ok_or(libc::EINVAL)?;
         gpu.vram_used = gpu.vram_used.saturating_add(vram);
         gpu.vram_used_rounded = gpu.vram_used_rounded.saturating_add(rounded);
         self.system.take(system);
