@@ -1,6 +1,6 @@
 //! What a behaviour is given.
 
-use hcq_std::{Device, Kernel, Options};
+use hcq_std::{Access, Device, Kernel, Options};
 
 use crate::kinds::{self, Kind, Stock};
 use crate::{Failure, Needs};
@@ -95,6 +95,15 @@ impl Context {
             ))
         };
         kind.kernel(device, stock)?.ok_or_else(missing)
+    }
+
+    /// What a fault record says of an access to no memory.
+    pub fn access(&self, access: Access) -> Access {
+        if self.kind.is_none_or(Kind::faults_tell_access) {
+            access
+        } else {
+            Access::Unknown
+        }
     }
 
     /// Submissions that the smallest ring surely cannot hold at once.

@@ -126,7 +126,7 @@ fn write(cx: &mut Context) -> Result<(), Failure> {
     same(
         "its kind and access",
         (record.kind, record.access),
-        (FaultKind::Memory, Access::Write),
+        (FaultKind::Memory, cx.access(Access::Write)),
     )?;
     // Some devices report the page only.
     same("its page", record.address & !0xfff, at & !0xfff)?;
@@ -145,13 +145,13 @@ fn write(cx: &mut Context) -> Result<(), Failure> {
         point.wait(),
         |e| matches!(e, Error::Fault(r) if *r == record),
     )?;
+    let kind = match record.access {
+        Access::Write => "memory fault writing",
+        _ => "memory fault",
+    };
     says(
         &e.to_string(),
-        &[
-            "memory fault writing",
-            &format!("{:#x}", record.address),
-            "recover",
-        ],
+        &[kind, &format!("{:#x}", record.address), "recover"],
     )
 }
 
@@ -170,7 +170,7 @@ fn copy(cx: &mut Context) -> Result<(), Failure> {
         same(
             "its kind and access",
             (record.kind, record.access),
-            (FaultKind::Memory, access),
+            (FaultKind::Memory, cx.access(access)),
         )?;
         same("its page", record.address & !0xfff, page)?;
         device.recover()?;

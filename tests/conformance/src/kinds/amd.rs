@@ -73,6 +73,17 @@ impl Kind for Amd {
     fn faults_are_precise(&self) -> bool {
         self.simulated
     }
+
+    /// `kfd_hsa_memory_exception_data` has a flag for a page that is not there, and none for a write to it.
+    fn faults_tell_access(&self) -> bool {
+        false
+    }
+
+    /// The kernel takes a process off the GPU for good when it has a memory fault (`kfd_dqm_evict_pasid`): only a new process
+    /// gets on.
+    fn recovers(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

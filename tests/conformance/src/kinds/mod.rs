@@ -44,7 +44,12 @@ pub trait Kind: Debug + Sync {
         true
     }
 
-    /// Whether [`Device::recover`] can make a device of this kind usable again.
+    /// Whether a fault of an address without memory says what the access was. Some systems say only that nothing is there.
+    fn faults_tell_access(&self) -> bool {
+        true
+    }
+
+    /// Whether [`Device::recover`] can make a device of this kind usable again after a memory fault.
     fn recovers(&self) -> bool {
         true
     }
