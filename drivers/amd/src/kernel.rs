@@ -1,6 +1,6 @@
 //! What a launch needs to know of a loaded kernel.
 
-use hcq_nostd::args::{Arg, ArgKind, ArgLayout, ArgSlot};
+use hcq_nostd::args::{Arg, ArgKind, ArgLayout};
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::record::{Block, Operand, RecordError};
 use hcq_nostd::value::Value;
@@ -124,19 +124,26 @@ pub(crate) fn check_local(local: &[Value; 3], max: u32) -> Result<(), RecordErro
 pub(crate) struct PreparedArguments<'p> {
     layout: ArgLayout<'p>,
     short: bool,
+    /// Which arguments of the short way are numbers: bits, from the first one on.
+    scalars: u64,
 }
 
 impl<'p> PreparedArguments<'p> {
     pub(crate) fn new(layout: ArgLayout<'p>) -> Self {
+        let mut scalars = 0;
         let mut places = layout.slots.iter().zip((0..).step_by(8));
         let short = places.all(|(slot, at)| {
-            let known = matches!(
-                slot.kind,
-                ArgKind::Buffer | ArgKind::ConstBuffer | ArgKind::Scalar
-            );
-            known && slot.offset == at && slot.size == 8
+            let scalar = matches!(slot.kind, ArgKind::Scalar);
+            let known = scalar || matches!(slot.kind, ArgKind::Buffer | ArgKind::ConstBuffer);
+            let bit = 1u64.checked_shl(at / 8);
+            scalars |= bit.filter(|_| scalar).unwrap_or(0);
+            known && slot.offset == at && slot.size == 8 && bit.is_some()
         });
-        Self { layout, short }
+        Self {
+            layout,
+            short,
+            scalars,
+        }
     }
 
     /// Checks and writes arguments; variables become patch sites.
@@ -148,11 +155,11 @@ impl<'p> PreparedArguments<'p> {
         list: &mut PatchList<'_>,
     ) -> Result<(), RecordError> {
         if self.short && args.len() == self.layout.slots.len() {
-            let mut at = 0;
-            let mut fours = args.chunks(4).zip(self.layout.slots.chunks(4));
-            let written = fours.all(|(args, slots)| {
-                let stored = write_known(args, slots, block, at).is_some();
+            let (mut at, mut scalars) = (0, self.scalars);
+            let written = args.chunks(4).all(|args| {
+                let stored = write_known(args, scalars, block, at).is_some();
                 at += 32;
+                scalars >>= 4;
                 stored
             });
             if written {
@@ -166,40 +173,66 @@ impl<'p> PreparedArguments<'p> {
 
 /// A 64-bit argument, if it is known now and of its slot's kind.
 #[inline]
-fn known(arg: &Arg<'_>, slot: &ArgSlot) -> Option<u64> {
-    let scalar = matches!(slot.kind, ArgKind::Scalar);
+fn known(arg: &Arg<'_>, scalar: u64) -> Option<u64> {
     match arg {
-        Arg::Buffer(Value::Imm(v)) if !scalar => Some(*v),
+        Arg::Buffer(Value::Imm(v)) if scalar == 0 => Some(*v),
         Arg::Scalar {
             value: Value::Imm(v),
             size: 8,
-        } if scalar => Some(*v),
+        } if scalar != 0 => Some(*v),
         _ => None,
     }
 }
 
 /// Stores one to four arguments at once; `None` if one is not known now, or there is no room.
 #[inline]
-fn write_known(
-    args: &[Arg<'_>],
-    slots: &[ArgSlot],
-    block: &mut Block<'_, '_>,
-    at: usize,
-) -> Option<()> {
+fn write_known(args: &[Arg<'_>], scalars: u64, block: &mut Block<'_, '_>, at: usize) -> Option<()> {
     use zerocopy::IntoBytes;
     // Spelled out: stores of a known length need no call.
-    let stored = match (args, slots) {
-        ([a], [p]) => block.write(at, [known(a, p)?].as_bytes()),
-        ([a, b], [p, q]) => block.write(at, [known(a, p)?, known(b, q)?].as_bytes()),
-        ([a, b, c], [p, q, r]) => {
-            let words = [known(a, p)?, known(b, q)?, known(c, r)?];
+    let stored = match args {
+        [a] => block.write(at, [known(a, scalars & 1)?].as_bytes()),
+        [a, b] => {
+            let words = [known(a, scalars & 1)?, known(b, scalars & 2)?];
             block.write(at, words.as_bytes())
         }
-        ([a, b, c, d], [p, q, r, s]) => {
-            let words = [known(a, p)?, known(b, q)?, known(c, r)?, known(d, s)?];
-            block.write(at, words.as_bytes())
+        [a, b, c] => {
+            let (a, b) = (known(a, scalars & 1)?, known(b, scalars & 2)?);
+            block.write(at, [a, b, known(c, scalars & 4)?].as_bytes())
+        }
+        [a, b, c, d] => {
+            let (a, b) = (known(a, scalars & 1)?, known(b, scalars & 2)?);
+            let (c, d) = (known(c, scalars & 4)?, known(d, scalars & 8)?);
+            block.write(at, [a, b, c, d].as_bytes())
         }
         _ => return None,
     };
     stored.ok()
 }
+
+/// Groups and work-items per group that are all known now and that every field holds.
+#[inline]
+pub(crate) fn known_sizes(
+    groups: &[Value; 3],
+    local: &[Value; 3],
+    max_group: u32,
+) -> Option<([u32; 3], [u32; 3])> {
+    let (
+        [Value::Imm(gx), Value::Imm(gy), Value::Imm(gz)],
+        [Value::Imm(lx), Value::Imm(ly), Value::Imm(lz)],
+    ) = (groups, local)
+    else {
+        return None;
+    };
+    // A product of zero has a zero in it, or is too large for what is done here; the others are checked above.
+    let narrow = (gx | gy | gz) >> 32 == 0 && (lx | ly | lz) >> 16 == 0;
+    let grid = gx.wrapping_mul(*gy).wrapping_mul(*gz);
+    let group = lx.wrapping_mul(*ly).wrapping_mul(*lz);
+    let fits = narrow && grid != 0 && group.wrapping_sub(1) < max_group.into();
+    fits.then_some((
+        [*gx as u32, *gy as u32, *gz as u32],
+        [*lx as u32, *ly as u32, *lz as u32],
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -652,3 +652,35 @@ fn a_recording_goes_on_in_larger_memory() {
     assert_eq!(table.as_bytes(), &whole.as_bytes()[..whole_len]);
     assert!(Recorder::resume(&mut [], 1, PatchList::none(), RegionId(0)).is_err());
 }
+
+#[test]
+fn claimed_words_are_counted_when_there_is_no_room() {
+    let mut words = [9u32; 5];
+    let mut q = Recorder::new(&mut words, PatchList::none());
+    q.command(|c| {
+        c.word(1);
+        let claimed: &mut [u32; 3] = c.claim().expect("room");
+        assert_eq!(*claimed, [9; 3], "what the memory held");
+        *claimed = [2, 3, 4];
+        assert_eq!(c.position(), 4);
+        Ok(())
+    })
+    .expect("room");
+    // One word is left: neither two, nor any behind them.
+    let full = q.command(|c| {
+        assert_eq!(c.claim::<2>(), None);
+        assert_eq!(c.claim::<1>(), None);
+        c.word(7);
+        Ok(())
+    });
+    assert!(matches!(full, Err(RecordError::NoRoom(need)) if need.words == 8));
+    assert_eq!(q.words(), [1, 2, 3, 4]);
+    q.command(|c| {
+        assert_eq!(c.claim::<0>(), Some(&mut []));
+        *c.claim().expect("one word") = [5];
+        assert_eq!(c.claim::<0>(), Some(&mut []));
+        Ok(())
+    })
+    .expect("room");
+    assert_eq!(q.words(), [1, 2, 3, 4, 5]);
+}

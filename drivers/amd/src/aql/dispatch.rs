@@ -159,6 +159,26 @@ impl core::fmt::Display for KernelDispatch {
     }
 }
 
+/// The packet of a template with all that a launch decides, if that is known now. `None` for a grid of too many items.
+#[inline]
+pub(crate) fn filled(
+    template: &[u32; PACKET_WORDS],
+    [groups_x, groups_y, groups_z]: [u32; 3],
+    [x, y, z]: [u32; 3],
+    group_segment_size: u32,
+    kernarg_address: u64,
+) -> Option<[u32; PACKET_WORDS]> {
+    let mut words = *template;
+    let [_, xy, z_, gx, gy, gz, _, group, _, _, low, high, ..] = &mut words;
+    (*xy, *z_) = (x | y << 16, z);
+    *gx = groups_x.checked_mul(x)?;
+    *gy = groups_y.checked_mul(y)?;
+    *gz = groups_z.checked_mul(z)?;
+    *group = group_segment_size;
+    [*low, *high] = split(kernarg_address);
+    Some(words)
+}
+
 /// What a launch writes into a packet in memory; the rest is its template's.
 pub(crate) struct LaunchFields {
     pub(crate) groups: [Value; 3],

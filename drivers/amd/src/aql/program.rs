@@ -6,13 +6,13 @@ use hcq_nostd::record::{Block, NameOperand, Operand, RecordError};
 use hcq_nostd::value::Fit;
 
 use super::PACKET_WORDS;
-use super::dispatch::{KernelDispatch, LaunchFields};
+use super::dispatch::{KernelDispatch, LaunchFields, filled};
 use super::header::{Header, Kind};
 use crate::chips::Lds;
 use crate::device::{ADDRESS_BITS, Device};
 use crate::hidden::{self, Apertures, HiddenSlot};
 use crate::kernel::{
-    Arguments, Kernel, MAX_GROUP, PreparedArguments, Properties, check_local, lds_size,
+    Arguments, Kernel, MAX_GROUP, PreparedArguments, Properties, check_local, known_sizes, lds_size,
 };
 use crate::pm4::program::{KERNARG_ALIGN_LOG2, ProgramError, arguments_end, check_scratch};
 use crate::scratch::Scratch;
@@ -81,13 +81,17 @@ impl<'p> Program<'p> {
     }
 
     /// Writes one dispatch packet and its argument block.
+    #[inline]
     pub(crate) fn record(
         &self,
         list: &mut PatchList<'_>,
         packet: &mut Block<'_, '_>,
         launch: &mut Launch<'_, '_, Self>,
     ) -> Result<(), RecordError> {
-        check_local(&launch.local, self.max_group)?;
+        let known = known_sizes(&launch.groups, &launch.local, self.max_group);
+        if known.is_none() {
+            check_local(&launch.local, self.max_group)?;
+        }
         let group_segment_size =
             u64::from(self.kernel.group_bytes) + u64::from(launch.local_memory);
         lds_size(self.lds, group_segment_size)?;
@@ -112,6 +116,12 @@ impl<'p> Program<'p> {
                 launch.local_memory,
                 &self.apertures,
             )?;
+        }
+        let group = u32::try_from(group_segment_size).ok();
+        if let (Some((groups, local)), Some(group)) = (known, group)
+            && let Some(words) = filled(&self.template, groups, local, group, kernarg_address)
+        {
+            return packet.write(0, zerocopy::IntoBytes::as_bytes(&words));
         }
         packet.write(0, zerocopy::IntoBytes::as_bytes(&self.template))?;
         let fields = LaunchFields {

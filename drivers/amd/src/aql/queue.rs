@@ -84,6 +84,7 @@ impl<'m> AqlCompute<'m> {
     }
 
     /// One packet more than there are.
+    #[cold]
     fn no_room(&self, packet: usize) -> RecordError {
         let beside = packet.saturating_add(1).saturating_mul(PACKET_BYTES);
         RecordError::NoRoom(Room {
@@ -92,6 +93,7 @@ impl<'m> AqlCompute<'m> {
         })
     }
 
+    #[inline]
     fn pm4(
         &mut self,
         encode: impl FnOnce(&Device, &mut Command<'_, '_>) -> Result<(), RecordError>,
@@ -102,11 +104,12 @@ impl<'m> AqlCompute<'m> {
             packet: self.used,
             first_word: start,
         });
-        let full = self.no_room(open.packet);
-        let (device, packets, region) = (&self.device, &mut self.packets, self.region);
         let address = self.buffer + 4 * open.first_word as u64;
         let offset = open.packet.saturating_mul(PACKET_BYTES);
-        let mut block = Block::new(packets, region, offset, PACKET_BYTES).map_err(|_| full)?;
+        let Ok(mut block) = Block::new(&mut self.packets, self.region, offset, PACKET_BYTES) else {
+            return Err(self.no_room(open.packet));
+        };
+        let device = &self.device;
         let mut buffer = None;
         self.recorder.command(|c| {
             encode(device, c)?;
@@ -129,10 +132,12 @@ impl<'m> AqlCompute<'m> {
 }
 
 impl Queue for AqlCompute<'_> {
+    #[inline]
     fn signal(&mut self, signal: SignalAt, value: Value) -> Result<&mut Self, RecordError> {
         self.pm4(|device, c| commands::signal(device, c, signal, value))
     }
 
+    #[inline]
     fn wait(&mut self, signal: SignalAt, value: Value) -> Result<&mut Self, RecordError> {
         self.pm4(|_, c| commands::wait(c, signal, value))
     }
@@ -163,6 +168,7 @@ impl Queue for AqlCompute<'_> {
 impl ComputeQueue for AqlCompute<'_> {
     type Program<'p> = Program<'p>;
 
+    #[inline]
     fn memory_barrier(&mut self) -> Result<&mut Self, RecordError> {
         let barrier = self.barrier;
         self.pm4(|_, c| {
@@ -171,12 +177,14 @@ impl ComputeQueue for AqlCompute<'_> {
         })
     }
 
+    #[inline]
     fn exec(&mut self, mut launch: Launch<'_, '_, Program<'_>>) -> Result<&mut Self, RecordError> {
-        let (full, packet, region) = (self.no_room(self.used), self.used, self.region);
-        let packets = &mut self.packets;
+        let packet = self.used;
+        let offset = packet.saturating_mul(PACKET_BYTES);
+        let Ok(mut block) = Block::new(&mut self.packets, self.region, offset, PACKET_BYTES) else {
+            return Err(self.no_room(packet));
+        };
         self.recorder.command(|c| {
-            let offset = packet.saturating_mul(PACKET_BYTES);
-            let mut block = Block::new(packets, region, offset, PACKET_BYTES).map_err(|_| full)?;
             launch.program.record(c.list(), &mut block, &mut launch)?;
             c.word(0);
             Ok(())

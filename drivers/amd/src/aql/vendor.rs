@@ -1,7 +1,7 @@
 //! The vendor packet that runs PM4 words elsewhere, `amd_aql_pm4_ib`.
 
 use hcq_nostd::patch::{Formula, PatchList};
-use hcq_nostd::record::{Block, Operand, RecordError};
+use hcq_nostd::record::{Block, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Fit, Value, Var};
 
 use super::PACKET_WORDS;
@@ -77,9 +77,14 @@ impl Pm4Ib {
         list: &mut PatchList<'_>,
         block: &mut Block<'_, '_>,
     ) -> Result<(), RecordError> {
+        let fit = Fit::aligned(ADDRESS_BITS, 2);
+        if let (Value::Imm(address), Some(words)) = (self.buffer.address, self.words()) {
+            fit.check(address).operand(Operand::Address)?;
+            return block.write(0, zerocopy::IntoBytes::as_bytes(&words));
+        }
         block.write(0, zerocopy::IntoBytes::as_bytes(&self.frame()))?;
         let address = Formula {
-            fit: Fit::aligned(ADDRESS_BITS, 2),
+            fit,
             ..Formula::whole(Var::new(0))
         };
         block.value(

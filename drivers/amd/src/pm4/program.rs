@@ -13,7 +13,7 @@ use crate::chips::Lds;
 use crate::device::ADDRESS_BITS;
 use crate::hidden::{self, Apertures, HiddenSlot};
 use crate::kernel::{
-    Arguments, Kernel, LDS_SIZE, PreparedArguments, Properties, check_local, lds_size,
+    Arguments, Kernel, LDS_SIZE, PreparedArguments, Properties, check_local, known_sizes, lds_size,
 };
 use crate::scratch::Scratch;
 
@@ -223,16 +223,22 @@ impl<'p> Program<'p> {
 
         let first = c.position();
         c.words(self.head.get(..self.head_len).unwrap_or_default());
-        let mut tail = self.tail;
-        if self.places.kernargs_in_tail {
-            [tail[0], tail[1]] = split(kernargs);
-        }
-        if let Some(([gx, gy, gz], [lx, ly, lz])) = self.known_sizes(&launch.groups, &launch.local)
+        if let Some(([gx, gy, gz], [lx, ly, lz])) =
+            known_sizes(&launch.groups, &launch.local, self.max_group)
         {
-            [tail[LOCAL], tail[LOCAL + 1], tail[LOCAL + 2]] = [lx, ly, lz];
-            [tail[GROUPS], tail[GROUPS + 1], tail[GROUPS + 2]] = [gx, gy, gz];
-            c.words(&tail);
+            if let Some(tail) = c.claim() {
+                *tail = self.tail;
+                if self.places.kernargs_in_tail {
+                    [tail[0], tail[1]] = split(kernargs);
+                }
+                [tail[LOCAL], tail[LOCAL + 1], tail[LOCAL + 2]] = [lx, ly, lz];
+                [tail[GROUPS], tail[GROUPS + 1], tail[GROUPS + 2]] = [gx, gy, gz];
+            }
         } else {
+            let mut tail = self.tail;
+            if self.places.kernargs_in_tail {
+                [tail[0], tail[1]] = split(kernargs);
+            }
             self.patched_tail(c, &tail, &launch.groups, &launch.local)?;
         }
         if let Some(at) = self.places.kernargs {
@@ -249,31 +255,6 @@ impl<'p> Program<'p> {
             self.beside_arguments(c, launch, first, kernargs)?;
         }
         Ok(())
-    }
-
-    /// Sizes that are all known now and fit.
-    #[inline]
-    fn known_sizes(&self, groups: &[Value; 3], local: &[Value; 3]) -> Option<([u32; 3], [u32; 3])> {
-        let (
-            [Value::Imm(gx), Value::Imm(gy), Value::Imm(gz)],
-            [Value::Imm(lx), Value::Imm(ly), Value::Imm(lz)],
-        ) = (groups, local)
-        else {
-            return None;
-        };
-        // Neither zero, which wraps, nor too wide: three sizes at once.
-        let wide = |[x, y, z]: [u64; 3]| {
-            x | y | z | x.wrapping_sub(1) | y.wrapping_sub(1) | z.wrapping_sub(1)
-        };
-        if wide([*gx, *gy, *gz]) >> 32 != 0 || wide([*lx, *ly, *lz]) >> 16 != 0 {
-            return None;
-        }
-        // Each is below 2^32.
-        let fits = lx * ly * lz <= self.max_group.into();
-        fits.then_some((
-            [*gx as u32, *gy as u32, *gz as u32],
-            [*lx as u32, *ly as u32, *lz as u32],
-        ))
     }
 
     /// The tail for other sizes: sites for those that are not known, errors for those that do not fit.
