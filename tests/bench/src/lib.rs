@@ -5,6 +5,7 @@
 //! Instruction counts (bench `instructions`) repeat. `README.md` says how to read what is printed.
 #![allow(unsafe_code, reason = "calls the baselines, which are C")]
 
+pub mod amd;
 pub mod baseline;
 pub mod cpus;
 pub mod engine;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, main};
+use hcq_bench::amd::{self, Aql, Pm4};
 use hcq_bench::engine::{Device, NOTHING};
 use hcq_bench::patch::{Launch, sites, table};
 use hcq_bench::queue::Queues;
@@ -159,6 +160,35 @@ fn record_group(recording: &'static mut Recording) {
     recording.queue.signal(address.into(), value).expect("room");
 }
 
+// AMD: one launch with two pointers.
+#[library_benchmark]
+#[bench::two_pointers(args = (keep(amd::pm4(2))), config = at_most(limits::AMD_PM4_EXEC))]
+fn amd_pm4_exec(recording: &'static mut Pm4) {
+    recording.exec(0, black_box([0x3000, 0x4000]));
+}
+
+// The same between a wait and a barrier before, and a signal after it.
+#[library_benchmark]
+#[bench::wait_barrier_exec_signal(args = (keep(amd::pm4(2))), config = at_most(limits::AMD_PM4_GROUP))]
+fn amd_pm4_group(recording: &'static mut Pm4) {
+    let (address, value) = black_box((Value::Imm(0x1000), Value::Imm(7)));
+    recording.group(0, black_box([0x3000, 0x4000]), address.into(), value);
+}
+
+// The same of AQL packets.
+#[library_benchmark]
+#[bench::two_pointers(args = (keep(amd::aql(2))), config = at_most(limits::AMD_AQL_EXEC))]
+fn amd_aql_exec(recording: &'static mut Aql) {
+    recording.exec(0, black_box([0x3000, 0x4000]));
+}
+
+#[library_benchmark]
+#[bench::wait_barrier_exec_signal(args = (keep(amd::aql(2))), config = at_most(limits::AMD_AQL_GROUP))]
+fn amd_aql_group(recording: &'static mut Aql) {
+    let (address, value) = black_box((Value::Imm(0x1000), Value::Imm(7)));
+    recording.group(0, black_box([0x3000, 0x4000]), address.into(), value);
+}
+
 fn host() -> &'static mut Host<'static> {
     let mut host = Host::new(leak(64 * 8), leak(Control::WORDS));
     host.unbound(&[0; PACKET_WORDS]);
@@ -273,6 +303,10 @@ library_benchmark_group!(
     benchmarks = record_exec, record_group, library_exec
 );
 library_benchmark_group!(
+    name = amd_records;
+    benchmarks = amd_pm4_exec, amd_pm4_group, amd_aql_exec, amd_aql_group
+);
+library_benchmark_group!(
     name = submits;
     benchmarks = submit_packets, submit_bound, library_submit_bound
 );
@@ -281,4 +315,10 @@ library_benchmark_group!(
     benchmarks = poll
 );
 
-main!(library_benchmark_groups = graphs, records, submits, engine);
+main!(
+    library_benchmark_groups = graphs,
+    records,
+    amd_records,
+    submits,
+    engine
+);
