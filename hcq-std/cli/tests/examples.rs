@@ -60,3 +60,46 @@ fn matmul() {
     needs_cc!();
     checked("matmul", 1);
 }
+
+/// The example of GPUs, whose programs are the golden objects.
+fn gpu() -> Job {
+    let job = copy_of("gpu");
+    let objects = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/objects");
+    let objects = objects.canonicalize().unwrap();
+    let file = job.dir.path().join("job.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let there = text.replace("../../tests/vectors/objects", objects.to_str().unwrap());
+    assert_ne!(text, there);
+    fs::write(&file, there).unwrap();
+    job
+}
+
+#[test]
+fn code_objects_run_on_simulated_gpus() {
+    for device in [
+        "sim:amd-gfx942",
+        "sim:amd-gfx1100",
+        "sim:amd-gfx1100,aql",
+        "sim:amd-gfx1201",
+    ] {
+        let run = gpu().run(&["--json", "--device", device]);
+        assert_eq!(run.code, 0, "{device}: {}{}", run.stdout, run.stderr);
+        let json = run.json();
+        let checks = json["checks"].as_array().unwrap();
+        assert_eq!(checks.len(), 2, "{json}");
+        assert!(checks.iter().all(|c| c["ok"] == true), "{json}");
+    }
+}
+
+#[test]
+fn programs_of_another_device_are_refused_in_words() {
+    // There is no object for this chip.
+    let run = gpu().run(&["--device", "sim:amd-gfx1151"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("saxpy-gfx1151.co"), "{}", run.stderr);
+    needs_cc!();
+    let run = copy_of("saxpy").run(&["--device", "sim:amd-gfx1100"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    let wanted = "a .c file is compiled for the processor: give a code object for gfx1100";
+    assert!(run.stderr.contains(wanted), "{}", run.stderr);
+}

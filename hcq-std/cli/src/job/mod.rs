@@ -48,9 +48,10 @@ pub struct Program {
     pub name: String,
     /// Where it is defined.
     pub at: At,
-    /// The file, relative to the job file's directory unless absolute.
+    /// The file, relative to the job file's directory unless absolute. `{target}` in it stands for what the device's
+    /// programs are compiled for.
     pub path: Located<PathBuf>,
-    /// Source or shared object.
+    /// Source, shared object or code object.
     pub kind: ProgramKind,
     /// Extra compiler flags.
     pub flags: Vec<String>,
@@ -63,6 +64,8 @@ pub enum ProgramKind {
     C,
     /// A shared object, loaded as it is.
     Shared,
+    /// A code object for a GPU, loaded as it is.
+    CodeObject,
 }
 
 /// A buffer's declaration.

@@ -190,19 +190,20 @@ impl Checker {
         let kind = match extension(&path.value).as_str() {
             "c" => ProgramKind::C,
             "so" | "dylib" | "dll" => ProgramKind::Shared,
+            "co" | "hsaco" | "o" => ProgramKind::CodeObject,
             _ => {
                 self.reader.fail_help(
                     &path.at,
                     format!("{} is no program that can be loaded", path.value.display()),
-                    "give a .c file, which is compiled, or a shared object (.so, .dylib)",
+                    "give a .c file, which is compiled, a shared object (.so, .dylib), or a GPU's code object (.co, .hsaco, .o)",
                 );
                 return None;
             }
         };
-        if let (ProgramKind::Shared, Some(node)) = (kind, fields.get("flags")) {
+        if let (true, Some(node)) = (kind != ProgramKind::C, fields.get("flags")) {
             self.reader.fail(
                 &node.at,
-                "flags are for .c files: a shared object is compiled already",
+                "flags are for .c files: others are compiled already",
             );
         }
         let flags = flags.into_iter().map(|f| f.value.to_owned()).collect();

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use hcq_std::{ArgInfo, ArgKind, Device, Error, Kernel, Module, ScalarType};
 
@@ -101,6 +102,14 @@ fn no_kernel(job: &Job, launch: &Launch, error: &Error) -> Failure {
         .help("a kernel must be a visible symbol: HCQ_KERNEL sees to that; in C++ it must be extern \"C\"")
 }
 
+/// A program's path with the device's target in its place.
+fn for_target(path: &Path, target: &str) -> PathBuf {
+    match path.to_str() {
+        Some(text) => text.replace("{target}", target).into(),
+        None => path.to_owned(),
+    }
+}
+
 fn load_modules(device: &Device, job: &Job, interrupt: &Interrupt) -> Result<Vec<Module>> {
     let compiler = if job.programs.iter().any(|p| p.kind == ProgramKind::C) {
         Some(Compiler::from_environment()?)
@@ -133,16 +142,23 @@ fn load_modules(device: &Device, job: &Job, interrupt: &Interrupt) -> Result<Vec
                     }
                 }
             }
-            _ => job.resolve(&program.path.value),
+            _ => job.resolve(&for_target(&program.path.value, device.target())),
         };
         // SAFETY: whoever names a program in a job file asks for its code to be run in this process, constructors
         // included; `hcq run` says so in its help.
         match unsafe { device.load(&path) } {
             Ok(module) => modules.push(module),
             Err(e) => {
-                let shown = job.resolve(&program.path.value);
+                let shown = job.resolve(&for_target(&program.path.value, device.target()));
                 let what = format!("cannot load {}: {e}", shown.display());
-                failures.push(Failure::usage(what).at(job.place(&program.path.at)));
+                let failure = Failure::usage(what).at(job.place(&program.path.at));
+                failures.push(match (&e, program.kind) {
+                    (Error::Program { .. }, ProgramKind::C) => failure.help(format!(
+                        "a .c file is compiled for the processor: give a code object for {}",
+                        device.target()
+                    )),
+                    _ => failure,
+                });
             }
         }
     }

@@ -1,0 +1,10 @@
+"""The data of this example: numbers that floats hold exactly."""
+
+import numpy as np
+
+n = 4096
+x = np.arange(n, dtype=np.float32)
+y = (n - np.arange(n, dtype=np.float32)) / 2
+np.save("y.npy", y)
+np.save("expected_y.npy", np.float32(2.5) * x + y)
+np.save("expected_sum.npy", np.float32(2.5) * x + y + x)
