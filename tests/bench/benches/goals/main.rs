@@ -1,6 +1,7 @@
 //! Prints a line per performance goal: `cargo bench -p hcq-bench --bench goals [FILTER]`. README.md says how to read them.
 #![allow(missing_docs, reason = "a benchmark")]
 
+mod amd;
 mod copies;
 mod cpu_queue;
 mod graph;
@@ -15,6 +16,7 @@ fn main() {
     submits::print(&mut goals);
     cpu_queue::print(&mut goals);
     peers::print(&mut goals);
+    amd::print(&mut goals);
     copies::print(&mut goals);
     println!("{}", goals.summary());
 }
