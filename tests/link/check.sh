@@ -4,6 +4,7 @@
 #
 #   tests/link/check.sh TARGET_DIR TARGET...
 set -euo pipefail
+shopt -s nullglob
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 repo="$(cd "$here/../.." && pwd)"
 out=$1
@@ -84,11 +85,11 @@ while read -r folder what; do
         *::*) pattern="\\b${what%%::*}(::<.*>)?::${what##*::}\\b" ;;
         *) pattern="\\b$what\\b" ;;
     esac
-    # The core is proven in nostd.rs, a driver in the file of its folder's name.
+    # The core is proven in nostd.rs, a driver in the file of its folder's name, and in the modules of those.
     proof="$(basename "${folder#hcq-}").rs"
     if [ ! -f "$here/src/$proof" ]; then
         unproven[$folder]=$((${unproven[$folder]:-0} + 1))
-    elif grep -qE "$pattern" "$here/src/$proof"; then
+    elif grep -qE "$pattern" "$here/src/$proof" "$here/src/${proof%.rs}/"*.rs; then
         named=$((named + 1))
     else
         missing=$((missing + 1))

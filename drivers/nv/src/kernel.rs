@@ -140,7 +140,7 @@ impl NakShader {
     }
 }
 
-/// Registers of an SM's each quarter, and what a warp's are rounded up to.
+/// Registers of an SM, and what a warp's are rounded up to.
 const REGISTERS_PER_SM: u32 = 65536;
 const WARP_REGISTERS_UNIT: u32 = 256;
 const WARP: u32 = 32;
@@ -156,7 +156,10 @@ impl Kernel {
             n => n,
         };
         let warp = (registers * WARP).next_multiple_of(WARP_REGISTERS_UNIT);
-        REGISTERS_PER_SM / warp / QUARTERS * QUARTERS * WARP
+        match REGISTERS_PER_SM.checked_div(warp) {
+            Some(warps) => warps / QUARTERS * QUARTERS * WARP,
+            None => 0,
+        }
     }
 
     /// Work-items of a group at most: by the kernel's own limit, its registers, and the hardware's.

@@ -194,8 +194,13 @@ impl Header {
                 }
             }
         };
-        // `new` has seen to it that no word of the count goes past the last method.
-        self.method.saturating_add(ahead as u16 * 4)
+        // `new` has seen to it that no word of the count goes past the last method; what is beyond stays there.
+        let ahead = if ahead > MAX_COUNT as usize {
+            MAX_COUNT
+        } else {
+            ahead as u16
+        };
+        self.method.saturating_add(ahead.saturating_mul(4))
     }
 
     /// Whether the host itself takes this method, whatever the subchannel.

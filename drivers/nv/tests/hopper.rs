@@ -187,7 +187,6 @@ fn launches() -> (Vec<u8>, Vec<u32>) {
         }
     }
     let words = q.words().to_vec();
-    drop(q);
     let bytes = qmds.iter().flat_map(|w| w.to_le_bytes()).collect();
     (bytes, words)
 }

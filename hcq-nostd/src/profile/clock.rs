@@ -79,7 +79,8 @@ impl ClockMap {
             .map(|s| offset(s).0 + i128::from(offset(s).1));
         let (from, to) = (from.max()?, to.min()?);
         let (middle, error) = if from <= to {
-            let middle = middle.clamp(from, to);
+            // `clamp` can panic, for all that the compiler knows.
+            let middle = middle.max(from).min(to);
             (middle, (middle - from).max(to - middle).unsigned_abs())
         } else {
             (middle, spread)

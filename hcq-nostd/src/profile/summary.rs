@@ -82,7 +82,10 @@ pub struct Launched<'a, F> {
     pub span: F,
 }
 
-impl<F: Fn(u32) -> Option<Span>> Launched<'_, F> {
+impl<F> Launched<'_, F>
+where
+    F: Fn(u32) -> Option<Span>,
+{
     fn spans(&self) -> impl Iterator<Item = (u32, &WorkRecord, Span)> {
         let all = (0u32..).zip(self.works);
         all.filter_map(|(n, w)| Some((n, w, (self.span)(n)?)))

@@ -2,6 +2,8 @@
 //!
 //! A generic function is kept as an instance of it, with closures that the optimiser cannot see through.
 
+mod graphs;
+
 use crate::{keep, text};
 use core::hint::black_box;
 use hcq_nostd::arena::{ArenaError, Bump, FencedArena};
@@ -16,7 +18,9 @@ use hcq_nostd::plan::{
     self, Access, Allocation, Capacity, Crossing, Device, Event, Explained, Hazard, Plan,
     PlanError, PlanQueue, Problem, Queues, Reason, Task, Via,
 };
-use hcq_nostd::profile::{ProfileSlots, TickRate, Times};
+use hcq_nostd::profile::{
+    ClockMap, Launched, ProfileSlots, QueueTimes, Span, Summary, TickRate, Times,
+};
 use hcq_nostd::record::{Block, Command, Operand, RecordError, Recorder};
 use hcq_nostd::ring::{Doorbell, Hole, Ring, RingError, WouldBlock, arith};
 use hcq_nostd::signal::{Signal, SignalError, SignalPool, Width};
@@ -35,6 +39,7 @@ pub(crate) fn keep() {
     signals();
     profiles();
     plans();
+    graphs::keep();
 }
 
 fn values() {
@@ -228,6 +233,8 @@ fn recording() {
         Block::len,
         Block::is_empty,
         Block::device_address,
+        Block::address,
+        Block::based_on,
         Block::reborrow
     );
     keep!(Block::write, Block::value, Block::whole);
@@ -314,18 +321,6 @@ fn arenas() {
 }
 
 fn signals() {
-    struct Turns(fn() -> u64, fn(u32, u64), fn() -> Result<(), FaultRecord>);
-    impl Policy for Turns {
-        fn now_ns(&mut self) -> u64 {
-            (self.0)()
-        }
-        fn relax(&mut self, round: u32, _: SharedWord<'_>, seen: u64) {
-            (self.1)(round, seen);
-        }
-        fn check(&mut self) -> Result<(), FaultRecord> {
-            (self.2)()
-        }
-    }
     fn word_wait(
         word: SharedWord<'_>,
         mask: u64,
@@ -388,7 +383,25 @@ fn signals() {
 }
 
 fn profiles() {
-    keep!(Times::duration, TickRate::to_ns);
+    type Spans = fn(u32) -> Option<Span>;
+    fn summary(launched: &Launched<'_, Spans>) -> Option<Summary> {
+        Launched::summary(launched)
+    }
+    fn path(launched: &Launched<'_, Spans>, last: u32, each: fn(u32)) {
+        Launched::critical_path(launched, last).for_each(each);
+    }
+    fn queue(launched: &Launched<'_, Spans>, queue: u32, all: Span) -> QueueTimes {
+        Launched::queue(launched, queue, all)
+    }
+    keep!(summary, path, queue, Span::ns);
+    keep!(
+        ClockMap::calibrate,
+        ClockMap::host_ns,
+        ClockMap::error_ns,
+        ClockMap::rate,
+        ClockMap::at_rate
+    );
+    keep!(Times::duration, TickRate::to_ns, TickRate::between);
     keep!(
         ProfileSlots::new,
         ProfileSlots::len,
@@ -452,9 +465,30 @@ fn plans() {
         Plan::why,
         Plan::lay_out
     );
+    type Name = fn(u32, &mut dyn core::fmt::Write) -> core::fmt::Result;
+    fn dot<'p, 's>(plan: &'p Plan<'s>, name: Name) -> plan::Dot<'p, 's, Name> {
+        Plan::dot(plan, name)
+    }
+    keep!(dot);
+    type Dot = plan::Dot<'static, 'static, Name>;
+    text::<Dot>();
     text::<PlanError>();
     text::<Hazard>();
     text::<Event>();
     text::<Reason>();
     text::<Explained>();
+}
+
+/// A policy of functions that nobody knows.
+pub(crate) struct Turns(fn() -> u64, fn(u32, u64), fn() -> Result<(), FaultRecord>);
+impl Policy for Turns {
+    fn now_ns(&mut self) -> u64 {
+        (self.0)()
+    }
+    fn relax(&mut self, round: u32, _: SharedWord<'_>, seen: u64) {
+        (self.1)(round, seen);
+    }
+    fn check(&mut self) -> Result<(), FaultRecord> {
+        (self.2)()
+    }
 }

@@ -462,6 +462,3 @@ impl ComputeQueue for NvCompute<'_, '_> {
         self.launch(launch, None)
     }
 }
-
-#[cfg(test)]
-mod tests;

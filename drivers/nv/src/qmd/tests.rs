@@ -20,8 +20,8 @@ fn tables_hold_together() {
                     layout.major,
                     row.name
                 );
-                for bit in low..=high {
-                    let before = taken[bit].replace(row.name);
+                for (bit, taken) in (low..).zip(&mut taken[low..=high]) {
+                    let before = taken.replace(row.name);
                     assert_eq!(before, None, "{}: {} at {bit}", layout.major, row.name);
                 }
             }
