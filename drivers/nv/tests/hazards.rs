@@ -186,7 +186,7 @@ fn semaphores_have_40_bits_of_address_before_hopper() {
                     "RELEASE_SEMAPHORE0_ADDR_UPPER"
                 }
             ),
-            ((1u64 << bits) - 16 >> 32) as u32,
+            (((1u64 << bits) - 16) >> 32) as u32,
             "{}",
             chip.name
         );
