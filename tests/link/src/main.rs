@@ -7,6 +7,7 @@
 mod amd;
 mod cpu;
 mod nostd;
+mod nv;
 #[cfg(any(feature = "plant-alloc", feature = "plant-panic"))]
 mod planted;
 
@@ -32,6 +33,7 @@ pub extern "C" fn _start() -> ! {
     nostd::keep();
     amd::keep();
     cpu::keep();
+    nv::keep();
     #[cfg(any(feature = "plant-alloc", feature = "plant-panic"))]
     planted::keep();
     loop {
