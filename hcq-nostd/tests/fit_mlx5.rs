@@ -5,7 +5,7 @@ mod fit;
 use fit::golden::{self, Json, Operands, Vars, list, number, number32};
 use fit::lab::{Image, Recording, Sketch, Space, dense, symbolic};
 use fit::mlx5::{self, Data, Doorbells, RECEIVE_WQE_BYTES, SEND_WQE_BYTES};
-use fit::nv::{AMPERE, NvQueue};
+use fit::nv::NvQueue;
 use fit::pm4::{Device, GFX942, GFX1100, Pm4Queue};
 use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{PatchError, PatchList, Patcher, RegionId, Site};
@@ -56,7 +56,7 @@ impl Sketch for Nic {
         };
         match inputs["gpu_queue"].as_str() {
             Some("nv") => {
-                let mut q = NvQueue::new(&AMPERE, words, Vec::new(), patches);
+                let mut q = NvQueue::new(words, patches);
                 ring(&mut q, inputs, operands)?;
                 Ok(q.finish())
             }

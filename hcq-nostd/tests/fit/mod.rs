@@ -1,8 +1,8 @@
 //! Sketches of the drivers to come, over the core as it is, against golden words: proof that the core's traits, values,
 //! patch tables and rings fit them. They show the shape that the drivers take and are no drivers themselves.
 //!
-//! AMD's queues are a driver by now, with golden tests of its own; its PM4 sketch stays for network cards, whose doorbells
-//! GPU queues ring.
+//! AMD's and NVIDIA's queues are drivers by now, with golden tests of their own; what their sketches need to ring network
+//! cards' doorbells from GPU queues stays.
 #![allow(
     dead_code,
     unused_imports,
