@@ -80,6 +80,8 @@ pub(crate) enum Origin {
     Mapping,
     /// The device's driver.
     Driver,
+    /// Another device.
+    Peer,
     /// The caller.
     Caller,
 }
@@ -232,6 +234,11 @@ pub(crate) trait Backend: Send + Sync {
     fn maps_adopted(&self) -> bool {
         false
     }
+    /// Makes memory of another device known to this one, at the address that it has here. The caller keeps it alive until
+    /// it was hidden again.
+    fn import(&self, memory: &Memory, from: &dyn Backend) -> Result<Memory, Error>;
+    /// Itself, to find out who asks.
+    fn as_any(&self) -> &dyn Any;
     /// From now on commands that name this memory are faults. The caller's is not looked at any more.
     fn hide(&self, memory: &Memory);
     /// Gives memory back. It was hidden, and no command that could have seen it before is in flight.

@@ -230,6 +230,7 @@ impl Bound {
     }
 
     fn launch(&mut self) -> Result<Point, Error> {
+        self.recording.wait_elsewhere()?;
         let was_dirty = self.patches.patcher.is_dirty();
         self.patches.patcher.apply(&mut self.patches.regions)?;
         let point = match &mut self.words {

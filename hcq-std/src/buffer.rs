@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::Error;
 use crate::backend::Purpose;
 use crate::heap::Allocation;
 use crate::inner::Inner;
+use crate::{Device, Error};
 
 /// What a buffer may hold: plain bytes with no padding, no pointers and no invalid values.
 pub trait Element: FromBytes + IntoBytes + Immutable + KnownLayout + Send + Sync + 'static {}
@@ -175,6 +175,39 @@ impl<T> View<T> {
         Ok(Self {
             offset,
             len: end - start,
+            ..self.clone()
+        })
+    }
+
+    /// The same elements as memory of another device: at the same address on GPUs of one process, and on the CPU at the
+    /// host's. It keeps the memory alive, and the other device has it mapped until its work in flight is done.
+    ///
+    /// Who writes and who reads when is the caller's to order, by [`Commands::after`](crate::Commands::after) or
+    /// [shared signals](crate::Signal::share): [`read`](Self::read) and [`write`](Self::write) of a view wait for its own
+    /// device only.
+    ///
+    /// ```
+    /// let (one, two) = (hcq_std::Device::open("cpu")?, hcq_std::Device::open("cpu")?);
+    /// let buffer = one.alloc_from(&[1u32, 2, 3])?;
+    /// let seen = buffer.share(&two)?;
+    /// let copy = two.alloc::<u32>(3)?;
+    /// two.copy_queue(0)?.record().copy(&copy, &seen)?.submit()?;
+    /// assert_eq!(copy.to_vec()?, [1, 2, 3]);
+    /// # Ok::<(), hcq_std::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] if the other device has no way to this memory.
+    pub fn share(&self, with: &Device) -> Result<Self, Error> {
+        let inner = &with.inner;
+        if Arc::ptr_eq(&self.inner, inner) {
+            return Ok(self.clone());
+        }
+        let imported = inner.heap.import(&self.allocation);
+        let allocation = imported.map_err(|e| inner.unreachable(&self.inner, e))?;
+        Ok(Self {
+            inner: Arc::clone(inner),
+            allocation,
             ..self.clone()
         })
     }

@@ -179,9 +179,12 @@ impl Device {
     /// [`Error::OutOfMemory`].
     pub fn signal(&self) -> Result<Signal, Error> {
         self.inner.look()?;
+        let slot = self.inner.signals.alloc()?;
         Ok(Signal {
-            slot: self.inner.signals.alloc()?,
+            address: slot.signal.address(),
+            slot,
             inner: Arc::clone(&self.inner),
+            seen: None,
         })
     }
 

@@ -170,8 +170,28 @@ pub enum Error {
         /// Queues of this kind.
         count: usize,
     },
-    /// A buffer, signal, kernel or point of another device was given.
-    #[error("a {what} of another device was given; each device has its own")]
+    /// What was to come before a submission is another device's, and did not come.
+    #[error("{device} was to come first: {cause}")]
+    Elsewhere {
+        /// The other device.
+        device: String,
+        /// What it said.
+        cause: Box<Error>,
+    },
+    /// A device cannot reach another one's memory.
+    #[error("{to} does not reach memory of {from}: {cause}")]
+    Unreachable {
+        /// Whose memory it is.
+        from: String,
+        /// Who was to reach it.
+        to: String,
+        /// Why not.
+        cause: Box<Error>,
+    },
+    /// A buffer, signal or kernel of another device was given.
+    #[error(
+        "a {what} of another device was given; each device has its own, or one that was shared with it"
+    )]
     OtherDevice {
         /// What it was.
         what: &'static str,

@@ -146,6 +146,19 @@ impl Heap {
         }))
     }
 
+    /// Memory of another device, which stays alive as long.
+    pub(crate) fn import(self: &Arc<Self>, of: &Arc<Allocation>) -> Result<Arc<Allocation>, Error> {
+        self.reap();
+        let theirs = of.memory.as_ref();
+        let theirs = theirs.ok_or(Error::Internal("memory that is being dropped"))?;
+        let memory = self.backend.import(theirs, &*of.heap.backend)?;
+        Ok(Arc::new(Allocation {
+            memory: Some(memory),
+            keep: Some(Box::new(Arc::clone(of))),
+            heap: Arc::clone(self),
+        }))
+    }
+
     /// Drops something when no work submitted so far uses it.
     pub(crate) fn bury(&self, what: Box<dyn Any + Send>) {
         self.inter(Buried::Other(what));
@@ -279,7 +292,7 @@ impl Drop for Allocation {
     }
 }
 
-/// Memory of a mapped file: the device forgets it before the file goes.
+/// Memory of a mapped file or of another device: this device forgets it before that goes.
 struct Hidden(Arc<dyn Backend>, Memory);
 
 impl Drop for Hidden {

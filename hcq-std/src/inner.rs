@@ -173,6 +173,15 @@ impl Inner {
         }
     }
 
+    /// This device cannot reach another one's memory.
+    pub(crate) fn unreachable(&self, from: &Self, cause: Error) -> Error {
+        Error::Unreachable {
+            from: from.name.clone(),
+            to: self.name.clone(),
+            cause: Box::new(cause),
+        }
+    }
+
     /// Looks how far the timeline has come.
     pub(crate) fn look(&self) -> Result<CorePoint, Error> {
         self.look_locked(&mut lock(&self.core))

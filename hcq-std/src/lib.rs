@@ -81,10 +81,31 @@
 //! - After a fault [`Device::recover`] makes new queues, and tries them. Linux keeps a process off a GPU after a memory
 //!   fault: then it says so, and the device stays in error.
 //!
+//! # Several devices
+//!
+//! [`View::share`] and [`Signal::share`] make memory and signals of one device another one's too: of GPUs of one kernel
+//! driver that reach each other (XGMI, or PCIe with peer-to-peer access), of GPUs and the CPU, of several CPU devices.
+//! [`Commands::after`] takes points of any device. GPUs of one simulated machine are opened with its
+//! [`System`](seam::System):
+//!
+//! ```
+//! # #[cfg(feature = "sim")] {
+//! use hcq_std::{Device, Options, sim};
+//! let options = Options::default().system(sim::machine("amd-gfx942,gpus=2")?);
+//! let (one, two) = (Device::open_with("amd:0", &options)?, Device::open_with("amd:1", &options)?);
+//! let source = one.alloc_from(&[1u32, 2, 3, 4])?;
+//! let copy = two.alloc::<u32>(4)?;
+//! let mut commands = two.copy_queue(0)?.record();
+//! commands.copy(&copy, &source.share(&two)?)?.submit()?;
+//! assert_eq!(copy.to_vec()?, [1, 2, 3, 4]);
+//! # }
+//! # Ok::<(), hcq_std::Error>(())
+//! ```
+//!
 //! # Not supported
 //!
 //! - NVIDIA and Adreno GPUs, and graphs.
-//! - Devices that share memory, and signals between devices.
+//! - Waits of one device's queue for another device's submission without the host, but by shared signals.
 //! - AMD: what [`hcq_amd`] lists, and host services of kernels (`printf`, device-side allocation).
 //! - AMD: copies by a copy engine of what the host has just stored into device memory through a BAR, on machines where the
 //!   host data path holds it back; a submission to a compute queue in between flushes that path.
@@ -126,6 +147,7 @@ mod launch;
 mod lent;
 mod name;
 mod options;
+mod peers;
 mod point;
 mod profile;
 mod program;

@@ -165,6 +165,12 @@ impl Commands {
             .keep(Arc::as_ptr(&signal.slot).cast(), || Keep::Signal {
                 _held: Arc::clone(&signal.slot),
             });
+        if let Some(seen) = &signal.seen {
+            self.recording
+                .keep(Arc::as_ptr(seen).cast(), || Keep::Memory {
+                    _held: Arc::clone(seen),
+                });
+        }
     }
 
     fn keep_span(&mut self, span: &Span<'_>) {
@@ -286,11 +292,16 @@ impl Commands {
 
     /// Holds the queue until an earlier submission of this device, on any queue, is complete.
     ///
+    /// For a submission of another device it is the host that waits, when this recording is submitted: as long as that
+    /// device makes progress. Queues of several devices that wait for each other without the host use a
+    /// [shared signal](Signal::share).
+    ///
     /// # Errors
-    /// [`Error::OtherDevice`], [`Error::Record`].
+    /// [`Error::Record`].
     pub fn after(&mut self, point: &Point) -> Result<&mut Self, Error> {
         if !Arc::ptr_eq(&self.inner, &point.inner) {
-            return Err(Error::OtherDevice { what: "point" });
+            self.recording.elsewhere.push(point.clone());
+            return Ok(self);
         }
         let at = self.recording.len();
         // What to wait for is known when the recording is submitted.
@@ -522,12 +533,14 @@ impl Commands {
     /// time.
     ///
     /// # Errors
-    /// [`Error::Unbound`] with variables; [`Error::Fault`], [`Error::Timeout`]; the recording is as it was.
+    /// [`Error::Unbound`] with variables; [`Error::Fault`], [`Error::Timeout`], [`Error::Elsewhere`]; the recording is as
+    /// it was.
     pub fn submit(&mut self) -> Result<Point, Error> {
         let sites = self.recording.filed.len();
         if sites > 0 {
             return Err(Error::Unbound { sites });
         }
+        self.recording.wait_elsewhere()?;
         let (words, afters, chunks) = self.recording.for_submission();
         let submitted = self.inner.submit(&mut Work {
             queue: self.id,

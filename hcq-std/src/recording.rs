@@ -151,6 +151,8 @@ pub(crate) struct Recording {
     /// Where the words can be cut when they are run by reference.
     cuts: Vec<usize>,
     pub(crate) afters: Vec<After>,
+    /// Submissions of other devices, which the host waits for.
+    pub(crate) elsewhere: Vec<crate::Point>,
     pub(crate) keep: Vec<Keep>,
     /// Addresses of the last things kept, which their keepers hold valid.
     recent: [usize; 4],
@@ -182,6 +184,16 @@ impl Recording {
             &self.afters,
             &mut self.chunks,
         )
+    }
+
+    /// Waits until other devices have come as far as the recording wants them to.
+    pub(crate) fn wait_elsewhere(&self) -> Result<(), Error> {
+        self.elsewhere.iter().try_for_each(|point| {
+            point.wait().map_err(|e| Error::Elsewhere {
+                device: point.inner.name.clone(),
+                cause: Box::new(e),
+            })
+        })
     }
 
     /// The words as pieces that one command can run each, when they lie at this address.
@@ -403,6 +415,7 @@ impl Recording {
         self.derived.clear();
         self.cuts.clear();
         self.afters.clear();
+        self.elsewhere.clear();
         self.keep.clear();
         self.recent = [0; 4];
         self.downloads.clear();

@@ -9,11 +9,11 @@ use hcq_nostd::queue::SignalAt;
 use hcq_nostd::signal::{Signal as CoreSignal, SignalError, SignalPool, SlotState};
 use hcq_nostd::timeline::Point;
 
-use crate::Error;
 use crate::backend::Purpose;
 use crate::heap::{Allocation, Heap, lock};
 use crate::inner::Inner;
 use crate::lent::Lent;
+use crate::{Device, Error};
 
 /// Signals of the first pool; each further one has twice as many, up to this many times more.
 const FIRST_POOL: usize = 256;
@@ -97,6 +97,18 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// The memory that a signal is in.
+    fn memory_of(&self, address: u64) -> Option<Arc<Allocation>> {
+        let pools = lock(&self.pools);
+        let home = pools.iter().find(|p| {
+            let start = p.allocation.address();
+            address >= start && address - start < p.allocation.len() as u64
+        });
+        home.map(|p| Arc::clone(&p.allocation))
+    }
+}
+
 /// A signal's slot, given back when nothing in flight uses it.
 #[derive(Debug)]
 pub(crate) struct SignalInner {
@@ -137,6 +149,10 @@ impl Drop for SignalInner {
 pub struct Signal {
     pub(crate) slot: Arc<SignalInner>,
     pub(crate) inner: Arc<Inner>,
+    /// Where the device has it.
+    pub(crate) address: u64,
+    /// The memory that it is in, for a device that it was shared with.
+    pub(crate) seen: Option<Arc<Allocation>>,
 }
 
 impl Signal {
@@ -190,12 +206,49 @@ impl Signal {
         result.map_err(|e| self.inner.wait_error("a wait for a signal", e))
     }
 
+    /// The same signal for another device's queues to wait for and to write.
+    ///
+    /// Its value has as many bits as both engines compare. Its timestamp is in ticks of the device that wrote it, so read it
+    /// from that device's signal.
+    ///
+    /// ```
+    /// let (one, two) = (hcq_std::Device::open("cpu")?, hcq_std::Device::open("cpu")?);
+    /// let ready = one.signal()?;
+    /// let seen = ready.share(&two)?;
+    /// let waiting = two.compute_queue(0)?.record().wait(&seen, 1u64)?.submit()?;
+    /// one.compute_queue(0)?.record().signal(&ready, 1u64)?.submit()?;
+    /// waiting.wait()?;
+    /// # Ok::<(), hcq_std::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] if the other device has no way to this memory.
+    pub fn share(&self, with: &Device) -> Result<Self, Error> {
+        let inner = &with.inner;
+        if Arc::ptr_eq(&self.inner, inner) {
+            return Ok(self.clone());
+        }
+        let home = self.slot.home.memory_of(self.slot.signal.address());
+        let home = home.ok_or(Error::Internal("a signal lies in no pool"))?;
+        let seen = inner.heap.import(&home);
+        let seen = seen.map_err(|e| inner.unreachable(&self.inner, e))?;
+        Ok(Self {
+            slot: Arc::clone(&self.slot),
+            inner: Arc::clone(inner),
+            address: seen.address() + (self.slot.signal.address() - home.address()),
+            seen: Some(seen),
+        })
+    }
+
     /// Device address: the value at 0, the timestamp at 8.
     pub fn address(&self) -> u64 {
-        self.slot.signal.address()
+        self.address
     }
 
     pub(crate) fn operand(&self) -> SignalAt {
-        self.slot.signal.operand()
+        SignalAt {
+            address: self.address.into(),
+            ..self.slot.signal.operand()
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::backend::{Memory, Origin, Purpose};
 use crate::heap::lock;
 use crate::kfd::{Bo, Gpu, MemoryRequest, Place};
+use crate::peers::Peers;
 
 /// Pages of caller memory.
 const PAGE: u64 = 4096;
@@ -36,11 +37,20 @@ pub(super) const fn request(purpose: Purpose, bytes: usize, has_large_bar: bool)
     }
 }
 
+/// How this GPU sees memory of another device.
+enum Seen {
+    /// It is that GPU's, mapped here too.
+    Mapped(Arc<Bo>, Arc<Gpu>),
+    /// It is held at this address.
+    Adopted(u64),
+}
+
 /// Memory that the shell holds, by address.
 pub(super) struct Table {
     gpu: Arc<Gpu>,
     has_large_bar: bool,
-    held: Mutex<BTreeMap<u64, Bo>>,
+    held: Mutex<BTreeMap<u64, Arc<Bo>>>,
+    peers: Peers<Seen>,
 }
 
 impl Table {
@@ -51,6 +61,7 @@ impl Table {
             gpu: Arc::clone(gpu),
             has_large_bar: visible > 0 && visible >= node.vram_bytes(),
             held: Mutex::default(),
+            peers: Peers::default(),
         }
     }
 
@@ -67,7 +78,7 @@ impl Table {
             let cleared = region.fill(0, bytes, 0);
             cleared.map_err(|_| Error::Internal("memory smaller than asked for"))?;
         }
-        lock(&self.held).insert(address, bo);
+        lock(&self.held).insert(address, Arc::new(bo));
         Ok(Memory {
             cpu,
             len: bytes,
@@ -103,7 +114,7 @@ impl Table {
         // What copies may not write is writable pages all the same.
         let bo = self.gpu.register(cpu, bytes, true)?;
         let device = bo.address();
-        held.insert(device, bo);
+        held.insert(device, Arc::new(bo));
         Ok(Memory {
             cpu,
             len: bytes,
@@ -113,7 +124,34 @@ impl Table {
         })
     }
 
+    /// Memory of another device: of a GPU at the same address, of others as memory of the caller.
+    pub(super) fn import(&self, memory: &Memory, from: Option<&Self>) -> Result<Memory, Error> {
+        self.peers.import(memory, || match from {
+            Some(from) => {
+                let bo = lock(&from.held).get(&memory.address).map(Arc::clone);
+                let bo = bo.ok_or(Error::Internal("a peer does not know its own memory"))?;
+                from.gpu.share(&bo, &self.gpu)?;
+                Ok((Seen::Mapped(bo, Arc::clone(&from.gpu)), memory.address))
+            }
+            None => {
+                let adopted = self.adopt(memory.cpu, memory.len, memory.writable)?;
+                Ok((Seen::Adopted(adopted.address), adopted.address))
+            }
+        })
+    }
+
+    fn forget(&self, memory: &Memory) {
+        self.peers.forget(memory, |seen| match seen {
+            Seen::Mapped(bo, owner) => owner.unshare(&bo, &self.gpu),
+            Seen::Adopted(address) => drop(lock(&self.held).remove(&address)),
+        });
+    }
+
     pub(super) fn hide(&self, memory: &Memory) {
+        if memory.origin == Origin::Peer {
+            self.forget(memory);
+            return;
+        }
         let mut held = lock(&self.held);
         if memory.origin == Origin::Caller {
             // Not looked at any more: what it was mapped to goes with the caller's own.
@@ -126,9 +164,9 @@ impl Table {
     }
 
     pub(super) fn release(&self, memory: &Memory) {
-        let bo = lock(&self.held).remove(&memory.address);
-        if let Some(bo) = bo {
-            self.gpu.free(bo);
+        if memory.origin != Origin::Peer {
+            // Peers have let go of it: what they see of it keeps it from coming here.
+            drop(lock(&self.held).remove(&memory.address));
         }
     }
 }

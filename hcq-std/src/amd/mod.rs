@@ -11,6 +11,7 @@ mod program;
 mod rings;
 mod scratch;
 
+use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -224,6 +225,15 @@ impl Backend for Amd {
 
     fn adopt(&self, cpu: NonNull<u8>, bytes: usize, writable: bool) -> Result<Memory, Error> {
         self.memory.adopt(cpu, bytes, writable)
+    }
+
+    fn import(&self, memory: &Memory, from: &dyn Backend) -> Result<Memory, Error> {
+        let peer = from.as_any().downcast_ref::<Self>();
+        self.memory.import(memory, peer.map(|amd| &amd.memory))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn maps_adopted(&self) -> bool {

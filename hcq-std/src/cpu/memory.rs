@@ -180,7 +180,7 @@ impl Space {
                 let unmapped = unsafe { self.system.munmap(memory.cpu, memory.len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
-            Origin::Driver | Origin::Caller => {}
+            Origin::Driver | Origin::Peer | Origin::Caller => {}
         }
     }
 

@@ -8,6 +8,7 @@
 mod memory;
 mod worker;
 
+use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,11 +32,12 @@ use hcq_nostd::signal::Width;
 
 use self::memory::Space;
 use crate::backend::{
-    Backend, Body, Command, Layout, Memory, Port, Prepared, Purpose, PushError, QueueId, QueueKind,
-    Source,
+    Backend, Body, Command, Layout, Memory, Origin, Port, Prepared, Purpose, PushError, QueueId,
+    QueueKind, Source,
 };
 use crate::heap::lock;
 use crate::info::DeviceInfo;
+use crate::peers::Peers;
 use crate::seam::System;
 use crate::wake::{Event, Futex};
 use crate::{Error, Options};
@@ -184,6 +186,7 @@ pub(crate) struct Cpu {
     counts: (usize, usize),
     helpers: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    peers: Peers<()>,
 }
 
 /// The host's half of the rings.
@@ -268,6 +271,7 @@ impl Cpu {
             counts,
             helpers: options.helper_threads,
             threads: Mutex::default(),
+            peers: Peers::default(),
         };
         cpu.start(false)?;
         Ok((cpu, Box::new(port)))
@@ -437,7 +441,25 @@ impl Backend for Cpu {
         self.shared.space.adopt(cpu, bytes, writable)
     }
 
+    fn import(&self, memory: &Memory, _from: &dyn Backend) -> Result<Memory, Error> {
+        // What the host reaches, its processors reach.
+        let space = &self.shared.space;
+        self.peers.import(memory, || {
+            let known = space.adopt(memory.cpu, memory.len, memory.writable)?;
+            Ok(((), known.address))
+        })
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
     fn hide(&self, memory: &Memory) {
+        if memory.origin == Origin::Peer {
+            self.peers
+                .forget(memory, |()| self.shared.space.hide(memory));
+            return;
+        }
         self.shared.space.hide(memory);
     }
 

@@ -128,7 +128,7 @@ pub(crate) struct Bo {
     address: u64,
     len: usize,
     device_local: bool,
-    /// GPUs that it is mapped to.
+    /// GPUs that it is mapped to, each as often as it was asked for.
     gpus: Mutex<Vec<u32>>,
     /// Somebody may still use it whom nobody can stop.
     abandoned: AtomicBool,
@@ -162,26 +162,47 @@ impl Bo {
         self.device_local
     }
 
-    /// GPUs that it is mapped to.
-    pub(super) fn gpus(&self) -> &Mutex<Vec<u32>> {
-        &self.gpus
-    }
-
     /// Leaves it as it is until the process ends: a queue that does not stop uses it.
     pub(super) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
+    /// Once more for a GPU that it is mapped to; `false` if it is not.
+    pub(super) fn join(&self, gpu_id: u32) -> bool {
+        let mut gpus = lock(&self.gpus);
+        let is_mapped = gpus.contains(&gpu_id);
+        if is_mapped {
+            gpus.push(gpu_id);
+        }
+        is_mapped
+    }
+
     /// Takes it out of the address spaces of all GPUs.
     fn leave(&self) {
         let mut gpus = lock(&self.gpus);
+        gpus.sort_unstable();
+        gpus.dedup();
+        gpus.retain(|&gpu| !self.unmap_from(gpu));
+    }
+
+    /// Once less for a GPU; the last time it is taken out of its address space.
+    pub(super) fn leave_one(&self, gpu_id: u32) {
+        let mut gpus = lock(&self.gpus);
+        let times = gpus.iter().filter(|&&gpu| gpu == gpu_id).count();
+        if (times > 1 || self.unmap_from(gpu_id))
+            && let Some(at) = gpus.iter().position(|&gpu| gpu == gpu_id)
+        {
+            gpus.swap_remove(at);
+        }
+    }
+
+    /// Whether a GPU does not see it any more.
+    fn unmap_from(&self, gpu: u32) -> bool {
         let process = self.gpu.process();
         let (system, file) = (&**process.system(), process.file());
         // Twice at most: what a driver in the middle of a reset refuses, it takes a moment later.
-        gpus.retain(|&gpu| {
-            let refused = || unmap(system, file, self.handle, &[gpu]).0 == 0;
-            refused() && refused()
-        });
+        let refused = || unmap(system, file, self.handle, &[gpu]).0 == 0;
+        !(refused() && refused())
     }
 }
 
@@ -439,11 +460,6 @@ impl Gpu {
     /// Takes memory out of the address spaces of all GPUs: accesses are faults from now on. The host still sees it.
     pub(crate) fn unmap(&self, bo: &Bo) {
         bo.leave();
-    }
-
-    /// Gives memory back; the same as dropping it.
-    pub(crate) fn free(&self, bo: Bo) {
-        drop(bo);
     }
 }
 

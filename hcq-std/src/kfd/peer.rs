@@ -1,23 +1,19 @@
 //! Memory that several GPUs see.
-#![cfg_attr(
-    not(test),
-    allow(dead_code, reason = "the shell has no devices that share memory yet")
-)]
 
 use super::{Bo, Gpu, Node, advice};
 use crate::Error;
-use crate::heap::lock;
 use crate::seam::Errno;
 
 impl Gpu {
-    /// Maps memory of this GPU for a peer too; refused in words if no way joins them.
+    /// Maps memory of this GPU for a peer too; refused in words if no way joins them. As often as it is shared it has to be
+    /// [unshared](Self::unshare).
     pub(crate) fn share(&self, bo: &Bo, peer: &Self) -> Result<(), Error> {
         let gpu_id = peer.node().gpu_id;
-        if lock(bo.gpus()).contains(&gpu_id) {
-            return Ok(());
-        }
         if !self.process().is_same(peer.process()) {
             return Err(Error::OtherDevice { what: "buffer" });
+        }
+        if bo.join(gpu_id) {
+            return Ok(());
         }
         // Host memory is within reach of all.
         if bo.is_device_local() && !peer.reaches(self) {
@@ -31,6 +27,11 @@ impl Gpu {
             let operation = format!("{operation} of {}", peer.name());
             self.failed(operation, errno, peer_hint(errno).into())
         })
+    }
+
+    /// Takes memory of this GPU out of a peer's address space again, the last time: its accesses are faults from then on.
+    pub(crate) fn unshare(&self, bo: &Bo, peer: &Self) {
+        bo.leave_one(peer.node().gpu_id);
     }
 
     /// Whether this GPU has a way to the other's memory.

@@ -134,7 +134,6 @@ impl Process {
     }
 
     /// Whether both speak of the same kernel object.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for peers"))]
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.opened, &other.opened)
     }

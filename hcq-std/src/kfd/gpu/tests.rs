@@ -31,7 +31,7 @@ fn everything(fake: &Arc<Fake>) -> Result<(), Error> {
     let _ = gpu.wait(Duration::from_millis(1))?;
     gpu.calibrate()?;
     gpu.unmap(&gtt);
-    gpu.free(gtt);
+    drop(gtt);
     gpu.destroy_queue(queues.remove(0));
     drop((first, second));
     Ok(())
