@@ -6,14 +6,32 @@
 //! nightly toolchain.
 
 mod amd;
+mod calls;
+mod images;
 mod packets;
+mod sim;
 mod tables;
 mod text;
+mod words;
+
+// Random graphs, an encoder for them, and memory with guards: as the core's own tests have them.
+#[allow(dead_code, unused_imports)]
+#[path = "../../hcq-nostd/tests/graph/image.rs"]
+mod image;
+#[allow(dead_code)]
+#[path = "../../hcq-nostd/tests/graph/scenes.rs"]
+mod scenes;
+#[allow(dead_code)]
+#[path = "../../hcq-nostd/tests/graph/toy.rs"]
+mod toy;
 
 pub use amd::{amd_code_object, amd_decode};
+pub use calls::sim_ioctl;
+pub use images::graph_image;
 pub use packets::{cpu_engine, cpu_packet, signature};
 pub use tables::patch_table;
 pub use text::{job_file, npy_file};
+pub use words::cp_words;
 
 /// The body of a fuzz target.
 pub type Body = fn(&[u8]) -> bool;
@@ -22,12 +40,15 @@ pub type Body = fn(&[u8]) -> bool;
 pub const TARGETS: &[(&str, Body)] = &[
     ("amd_code_object", amd_code_object),
     ("amd_decode", amd_decode),
+    ("cp_words", cp_words),
     ("cpu_engine", cpu_engine),
     ("cpu_packet", cpu_packet),
+    ("graph_image", graph_image),
     ("job_file", job_file),
     ("npy_file", npy_file),
     ("patch_table", patch_table),
     ("signature", signature),
+    ("sim_ioctl", sim_ioctl),
 ];
 
 /// Runs one body on the files named on the command line.
@@ -68,6 +89,9 @@ pub fn made_seeds() -> Vec<(std::path::PathBuf, Vec<u8>)> {
     [
         of("amd_code_object", amd::objects_as_seeds()),
         of("amd_decode", amd::queues_as_seeds()),
+        of("cp_words", words::seeds()),
+        of("graph_image", images::seeds()),
+        of("sim_ioctl", calls::seeds()),
         of("cpu_packet", packets.clone()),
         of("cpu_engine", packets),
         of("patch_table", tables::seeds()),

@@ -107,6 +107,11 @@ fn amd_decode() {
 }
 
 #[test]
+fn cp_words() {
+    run("cp_words", 300);
+}
+
+#[test]
 fn cpu_engine() {
     run("cpu_engine", 2_000);
 }
@@ -114,6 +119,11 @@ fn cpu_engine() {
 #[test]
 fn cpu_packet() {
     run("cpu_packet", 20_000);
+}
+
+#[test]
+fn graph_image() {
+    run("graph_image", 5_000);
 }
 
 #[test]
@@ -134,6 +144,11 @@ fn patch_table() {
 #[test]
 fn signature() {
     run("signature", 20_000);
+}
+
+#[test]
+fn sim_ioctl() {
+    run("sim_ioctl", 300);
 }
 
 /// Every target has a binary, seeds and a test here.
