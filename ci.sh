@@ -172,7 +172,7 @@ step_features() { # each package with none, each alone, each pair and all of its
             count=$((count + 1))
         done
     done < <(printf '%s\n' hcq-nostd/Cargo.toml drivers/*/Cargo.toml hcq-std/Cargo.toml hcq-std/*/Cargo.toml \
-        tests/conformance/Cargo.toml tests/bench/Cargo.toml | grep -v '\*')
+        boards/*/Cargo.toml tests/conformance/Cargo.toml tests/bench/Cargo.toml | grep -v '\*')
     note "$count sets of features"
 }
 
