@@ -146,8 +146,12 @@ impl Heap {
         }))
     }
 
-    /// Memory of another device, which stays alive as long.
+    /// Memory of another device, which stays alive as long; this device's own as it is.
     pub(crate) fn import(self: &Arc<Self>, of: &Arc<Allocation>) -> Result<Arc<Allocation>, Error> {
+        let of = of.original();
+        if Arc::ptr_eq(self, &of.heap) {
+            return Ok(Arc::clone(of));
+        }
         self.reap();
         let theirs = of.memory.as_ref();
         let theirs = theirs.ok_or(Error::Internal("memory that is being dropped"))?;
@@ -233,6 +237,12 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
+    /// What this is a view of, if it was imported.
+    fn original(self: &Arc<Self>) -> &Arc<Self> {
+        let kept = self.keep.as_ref().and_then(|keep| keep.downcast_ref());
+        kept.unwrap_or(self)
+    }
+
     #[inline]
     pub(crate) fn heap(&self) -> &Arc<Heap> {
         &self.heap

@@ -293,8 +293,8 @@ impl Commands {
     /// Holds the queue until an earlier submission of this device, on any queue, is complete.
     ///
     /// For a submission of another device it is the host that waits, when this recording is submitted: as long as that
-    /// device makes progress. Queues of several devices that wait for each other without the host use a
-    /// [shared signal](Signal::share).
+    /// device makes progress. So that submission must not wait for what this recording does; queues of several devices
+    /// that wait for each other use a [shared signal](Signal::share).
     ///
     /// # Errors
     /// [`Error::Record`].

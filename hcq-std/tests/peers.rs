@@ -255,6 +255,43 @@ fn devices_of_one_gpu_count_for_themselves() {
     }
 }
 
+/// Views and signals that were shared are shared on, and back to where they come from.
+#[test]
+fn what_is_shared_is_shared_on() {
+    let machines = [
+        cpus(),
+        gpus("amd-gfx942,gpus=3", &["amd:0", "amd:1", "amd:2"]),
+    ];
+    for devices in machines {
+        let (one, two) = (&devices[0], &devices[1]);
+        let a = one.alloc_from(&numbers(6)).expect("memory");
+        let there = a.share(two).expect("reachable");
+        let back = there.share(one).expect("its own");
+        assert_eq!(back.address(), a.address());
+        let on = there
+            .share(devices.last().expect("one"))
+            .expect("reachable");
+        let last = devices.last().expect("one");
+        let copy = last.alloc::<u32>(N).expect("memory");
+        drop((a, there, back));
+        let mut commands = last.copy_queue(0).expect("a queue").record();
+        let point = commands.copy(&*copy, &on).expect("recorded").submit();
+        point.expect("submitted").wait().expect("done");
+        assert_eq!(copy.to_vec().expect("read"), numbers(6));
+
+        let signal = one.signal().expect("a signal");
+        let seen = signal.share(two).expect("reachable");
+        let home = seen.share(one).expect("its own");
+        assert_eq!(home.address(), signal.address());
+        let mut commands = one.compute_queue(0).expect("a queue").record();
+        let waiting = commands.wait(&home, 3u64).expect("recorded").submit();
+        let mut commands = two.compute_queue(0).expect("a queue").record();
+        let setting = commands.signal(&seen, 3u64).expect("recorded").submit();
+        setting.expect("submitted").wait().expect("done");
+        waiting.expect("submitted").wait().expect("done");
+    }
+}
+
 #[test]
 fn machines_apart_do_not_reach_each_other() {
     let (one, two) = (
