@@ -1,0 +1,179 @@
+//! What the compiler says, and what it cannot have said.
+
+use super::*;
+use crate::image::{Format, Image};
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+const CODE: [u8; 256] = [0; 256];
+
+fn variant() -> Variant<'static> {
+    Variant {
+        code: &CODE,
+        branch_stack: 0,
+        private_bytes: 0,
+        shared_bytes: 0,
+        max_reg: 5,
+        max_half_reg: -1,
+        merged_registers: true,
+        double_waves: false,
+        work_group_id: 0xc0,
+        local_invocation_id: 0,
+        constlen: 8,
+        immediates: &[],
+        max_const_offset: 4,
+        arguments_offset: 0,
+        driver_params: (0, 0),
+        textures: &[],
+    }
+}
+
+#[test]
+fn registers_and_stack_are_counted_as_the_hardware_does() {
+    let kernel = |v: Variant<'_>| v.kernel(0x1000);
+    let k = kernel(variant()).expect("a kernel");
+    assert_eq!((k.full_registers, k.half_registers), (6, 0));
+    for (levels, field) in [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 2),
+        (61, 31),
+        (64, 32),
+        (u32::MAX, 32),
+    ] {
+        let v = Variant {
+            branch_stack: levels,
+            ..variant()
+        };
+        assert_eq!(kernel(v).map(|k| k.branch_stack), Ok(field), "{levels}");
+    }
+    for max_reg in [-2, 255, i16::MAX, i16::MIN] {
+        let v = Variant {
+            max_reg,
+            ..variant()
+        };
+        assert_eq!(kernel(v), Err(VariantError::Register { number: max_reg }));
+    }
+    for code in [&CODE[..0], &CODE[..7]] {
+        let bytes = code.len();
+        let v = Variant { code, ..variant() };
+        assert_eq!(kernel(v), Err(VariantError::Code { bytes }));
+    }
+    let v = Variant {
+        constlen: 257,
+        ..variant()
+    };
+    assert_eq!(kernel(v), Err(VariantError::Constants { end: 257 * 16 }));
+}
+
+/// The group's size is word 8 of the compiler's parameters, whose number goes into a register of 8 bits.
+#[test]
+fn the_groups_size_is_among_the_parameters() {
+    for (driver_params, size) in [((0, 0), Ok(0xfc)), ((6, 3), Ok(0x20)), ((60, 1), Ok(248))] {
+        let v = Variant {
+            driver_params,
+            ..variant()
+        };
+        let style = v.kernel(0).map(|k| k.style);
+        let want = size.map(|group_size| Style::Ir3 {
+            group_id: 0xc0,
+            group_size,
+            local_id: 0,
+        });
+        assert_eq!(style, want);
+    }
+    for offset in [61, 1000, u32::MAX] {
+        let v = Variant {
+            driver_params: (offset, 1),
+            ..variant()
+        };
+        assert!(v.kernel(0).is_err(), "{offset}");
+    }
+}
+
+#[test]
+fn arguments_are_packed_and_immediates_behind_them() {
+    let image = Some(Image::new(Format::R32Float, 16, 4).expect("an image"));
+    let v = Variant {
+        immediates: &[7, 8],
+        arguments_offset: 16,
+        textures: &[0],
+        ..variant()
+    };
+    let params = [
+        Param::Scalar(1),
+        Param::Storage(image),
+        Param::Buffer,
+        Param::Texture(image),
+        Param::Scalar(2),
+        Param::Scalar(4),
+    ];
+    let (mut slots, mut images) = ([ArgSlot::buffer(0); 6], [ImageSlot::EMPTY; 2]);
+    let mut constants = [Constant::EMPTY; 2];
+    let layout = v
+        .layout(&params, &mut slots, &mut images, &mut constants)
+        .expect("a layout");
+    let offsets: Vec<_> = layout.layout().slots.iter().map(|s| s.offset).collect();
+    // Textures before storage images.
+    assert_eq!(offsets, [16, 2048 + 64 + 16, 24, 2048 + 16, 32, 36]);
+    assert_eq!(layout.samplers, [Sampler::TEXELS]);
+    assert_eq!(constants.map(|c| (c.offset, c.value)), [(64, 7), (68, 8)]);
+    let short = v.layout(&params, &mut slots, &mut images, &mut constants[..1]);
+    let (need, have) = (2, 1);
+    assert_eq!(
+        short.map(|a| a.bytes()),
+        Err(VariantError::Room { need, have })
+    );
+}
+
+fn param() -> impl Strategy<Value = Param> {
+    prop_oneof![
+        Just(Param::Buffer),
+        any::<u8>().prop_map(Param::Scalar),
+        Just(Param::Scalar(4)),
+        Just(Param::Texture(None)),
+        Just(Param::Storage(None)),
+    ]
+}
+
+fn offset() -> impl Strategy<Value = u32> {
+    prop_oneof![any::<u32>(), 0u32..300, Just(u32::MAX)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 1000 }) })]
+
+    #[test]
+    fn any_facts_are_laid_out_or_refused(
+        params in proptest::collection::vec(param(), 0..12),
+        textures in proptest::collection::vec(any::<u8>().prop_map(|t| t % 5), 0..40),
+        immediates in proptest::collection::vec(any::<u32>(), 0..40),
+        numbers in proptest::array::uniform8(offset()),
+        registers in any::<[i16; 2]>(),
+    ) {
+        let v = Variant {
+            textures: &textures,
+            immediates: &immediates,
+            branch_stack: numbers[0],
+            private_bytes: numbers[1],
+            shared_bytes: numbers[2],
+            constlen: numbers[3],
+            max_const_offset: numbers[4],
+            arguments_offset: numbers[5],
+            driver_params: (numbers[6], numbers[7]),
+            max_reg: registers[0],
+            max_half_reg: registers[1],
+            ..variant()
+        };
+        _ = v.kernel(0);
+        let mut slots = vec![ArgSlot::buffer(0); params.len()];
+        let (mut images, mut constants) = ([ImageSlot::EMPTY; 64], [Constant::EMPTY; 40]);
+        if let Ok(layout) = v.layout(&params, &mut slots, &mut images, &mut constants) {
+            for slot in layout.layout().slots {
+                prop_assert!(slot.offset + slot.size <= layout.bytes());
+            }
+        }
+    }
+}

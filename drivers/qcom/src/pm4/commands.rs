@@ -1,0 +1,133 @@
+//! The commands of queues, as packets.
+
+use hcq_nostd::queue::{SignalAt, WriteWidth};
+use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
+use hcq_nostd::value::{Fit, Value};
+
+use super::event_write::{Event, EventValue, EventWrite};
+use super::mem_write::MemWrite;
+use super::reg_to_mem::RegToMem;
+use super::split;
+use super::sync::{WaitForIdle, WaitMemWrites};
+use super::table::CP_ALWAYS_ON_COUNTER;
+use super::wait_reg_mem::{Function, Poll, WaitRegMem};
+use crate::device::{ADDRESS_BITS, Device};
+
+/// Signals are 16-byte aligned.
+const SIGNAL_ALIGN_LOG2: u8 = 4;
+const SIGNAL: Fit = Fit::aligned(ADDRESS_BITS, SIGNAL_ALIGN_LOG2);
+/// Where a signal's timestamp is.
+const TIMESTAMP_AT: u64 = 8;
+
+/// Idle, a cache flush that writes the value, and another one behind it: the value is the first flush's last write, and the
+/// second one sees to it that it leaves the cache.
+#[inline]
+pub(crate) fn signal(
+    device: &Device,
+    c: &mut Command<'_, '_>,
+    signal: SignalAt,
+    value: Value,
+) -> Result<(), RecordError> {
+    let flush = EventWrite::flush(device.scrap(), 0);
+    if let (Value::Imm(address), Value::Imm(value)) = (signal.address, value) {
+        SIGNAL.check(address).operand(Operand::Signal)?;
+        Fit::bits(32).check(value).operand(Operand::Data)?;
+        let [value, _] = split(value);
+        c.word(WaitForIdle::WORD);
+        c.words(&EventWrite::flush(address, value));
+        c.words(&flush);
+        return Ok(());
+    }
+    c.word(WaitForIdle::WORD);
+    EventWrite {
+        event: Event::CacheFlushTs,
+        write: Some(EventValue {
+            address: signal.address,
+            value,
+            timestamp: false,
+        }),
+        irq: false,
+    }
+    .record_as(c, Operand::Signal, SIGNAL_ALIGN_LOG2)?;
+    c.words(&flush);
+    Ok(())
+}
+
+#[inline]
+pub(crate) fn wait(
+    c: &mut Command<'_, '_>,
+    signal: SignalAt,
+    value: Value,
+) -> Result<(), RecordError> {
+    WaitRegMem {
+        function: Function::GreaterEqual,
+        poll: Poll::Memory(signal.address),
+        reference: value,
+        mask: u32::MAX,
+        delay: WaitRegMem::DELAY,
+    }
+    .record_as(c, Operand::Signal, SIGNAL_ALIGN_LOG2)
+}
+
+#[inline]
+pub(crate) fn timestamp(c: &mut Command<'_, '_>, signal: SignalAt) -> Result<(), RecordError> {
+    c.word(WaitForIdle::WORD);
+    c.words(&RegToMem::frame(CP_ALWAYS_ON_COUNTER, 2, true));
+    if let Value::Imm(address) = signal.address {
+        SIGNAL.check(address).operand(Operand::Signal)?;
+        // Aligned, so that this does not wrap.
+        c.words(&split(address.wrapping_add(TIMESTAMP_AT)));
+        return Ok(());
+    }
+    // What is stored is the signal's address and 8, so that 16-byte alignment is a requirement of its own.
+    c.list()
+        .require(signal.address, SIGNAL)
+        .operand(Operand::Signal)?;
+    c.pair(signal.address + TIMESTAMP_AT, Fit::aligned(ADDRESS_BITS, 3))
+        .operand(Operand::Signal)
+}
+
+/// The command processor writes around the cache that programs read through: what the cache holds of that memory is let go.
+#[inline]
+pub(crate) fn write(
+    c: &mut Command<'_, '_>,
+    address: Value,
+    value: Value,
+    width: WriteWidth,
+) -> Result<(), RecordError> {
+    c.word(WaitForIdle::WORD);
+    MemWrite {
+        address,
+        value,
+        width,
+    }
+    .record(c)?;
+    c.word(WaitMemWrites::WORD);
+    c.words(&EventWrite::INVALIDATE);
+    Ok(())
+}
+
+#[inline]
+pub(crate) fn poll_bit(
+    c: &mut Command<'_, '_>,
+    address: Value,
+    mask: u32,
+    expect: Value,
+) -> Result<(), RecordError> {
+    WaitRegMem {
+        function: Function::Equal,
+        poll: Poll::Memory(address),
+        reference: expect,
+        mask,
+        delay: WaitRegMem::DELAY,
+    }
+    .record(c)
+}
+
+/// Writes back the cache, invalidates it, and waits until all of that is done.
+#[inline]
+pub(crate) fn memory_barrier(device: &Device, c: &mut Command<'_, '_>) {
+    c.words(&EventWrite::flush(device.scrap(), 0));
+    c.words(&EventWrite::INVALIDATE);
+    c.words(&[WaitMemWrites::WORD, WaitForIdle::WORD]);
+}

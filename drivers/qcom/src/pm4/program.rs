@@ -1,0 +1,276 @@
+//! A program prepared for one device: the packets of its dispatch, and where the few words are that differ.
+
+mod prepare;
+
+use hcq_nostd::args::Arg;
+use hcq_nostd::patch::{Part, Store, SumError, Swap};
+use hcq_nostd::queue::Launch;
+use hcq_nostd::record::{Block, Command, NameOperand, Operand, RecordError};
+use hcq_nostd::value::{Field, Fit, Value};
+
+use crate::chips::MAX_GROUP;
+use crate::device::ADDRESS_BITS;
+use crate::image::{ADDRESS_AT, ADDRESS_FIT, SAMPLER_BYTES, bytes};
+use crate::kernel::{Arguments, KERNARGS_ALIGN_LOG2, Kernel};
+use crate::pm4::split;
+
+/// SET_MARKER 2, eight registers of 2 (two of them twice the same), WAIT_FOR_IDLE 1, NDRANGE 13, CTRL_REG0 11, two loads of
+/// 4, CONTROL_2 6, stack offset 2, INSTRLEN 2; samplers 4 + 3 + 3, textures 4 + 3, storage 4 + 3; CONFIG 2, CS_CNTL_0 3 and
+/// EXEC_CS 5, EVENT_WRITE 5.
+const TEMPLATE_WORDS: usize = 2 + 8 * 2 + 1 + 13 + 11 + 8 + 6 + 2 + 2 + 10 + 7 + 7 + 2 + 8 + 5;
+
+/// HLSQ_CS_NDRANGE_0: three dimensions, and their sizes less one.
+const THREE_DIMENSIONS: u64 = 3;
+const LOCAL_LESS_ONE: [Field; 3] = [Field::new(2, 10), Field::new(12, 10), Field::new(22, 10)];
+
+/// A place in the template that takes an address in the argument block.
+#[derive(Clone, Copy, Debug, Default)]
+struct BlockAddress {
+    at: usize,
+    offset: u32,
+}
+
+/// Constants, samplers twice, textures twice, storage images twice.
+const BLOCK_ADDRESSES: usize = 7;
+
+/// Words of a template that differ per launch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Places {
+    /// HLSQ_CS_NDRANGE_0; sizes and offsets follow.
+    ndrange: usize,
+    /// HLSQ_CS_KERNEL_GROUP_X.
+    groups: usize,
+    /// SP_CS_UNKNOWN_A9B1.
+    shared: usize,
+    /// The groups in CP_EXEC_CS.
+    exec: Option<usize>,
+    block: [BlockAddress; BLOCK_ADDRESSES],
+    block_len: usize,
+}
+
+/// A program prepared for one device.
+#[derive(Clone, Debug)]
+pub struct Program<'p> {
+    kernel: Kernel,
+    arguments: Arguments<'p>,
+    max_group: u32,
+    max_shared: u32,
+    template: [u32; TEMPLATE_WORDS],
+    len: usize,
+    places: Places,
+    /// Where the argument block holds the work-group's size.
+    group_size_at: Option<usize>,
+}
+
+impl Program<'_> {
+    /// The program.
+    pub const fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Work-items that a group may have.
+    pub const fn max_group(&self) -> u32 {
+        self.max_group
+    }
+
+    /// Words of one dispatch.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// It is never empty.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Appends one dispatch.
+    #[inline]
+    pub(crate) fn record(
+        &self,
+        c: &mut Command<'_, '_>,
+        launch: &mut Launch<'_, '_, Self>,
+    ) -> Result<(), RecordError> {
+        let (need, have) = (self.arguments.end as usize, launch.kernargs.len());
+        if have < need {
+            return Err(RecordError::KernargsTooSmall { need, have });
+        }
+        self.check_local(c, &launch.local)?;
+        self.write_block(c, launch.args, &mut launch.kernargs)?;
+
+        let first = c.position();
+        c.words(self.template.get(..self.len).unwrap_or_default());
+        self.write_addresses(c, first, &launch.kernargs)?;
+        if launch.local_memory > 0 {
+            let bytes = self.kernel.shared_bytes.saturating_add(launch.local_memory);
+            let word = prepare::shared_word(bytes, self.max_shared).ok_or(RecordError::Limit {
+                operand: Operand::LocalMemory,
+                value: bytes.into(),
+                max: self.max_shared.into(),
+            })?;
+            c.set(first + self.places.shared, word);
+        }
+        self.write_sizes(c, first, launch)
+    }
+
+    /// A group has at most 1024 work-items in each dimension, and as many in all as the program's registers leave room for:
+    /// each limit for itself.
+    fn check_local(&self, c: &mut Command<'_, '_>, local: &[Value; 3]) -> Result<(), RecordError> {
+        let max = u64::from(self.max_group);
+        let mut all = Value::Imm(1);
+        let mut known = 1u64;
+        for (d, size) in (0u8..).zip(*local) {
+            if let Value::Imm(size) = size {
+                let fit = Fit {
+                    least: 1,
+                    ..Fit::at_most(MAX_GROUP.into())
+                };
+                fit.check(size).operand(Operand::Local(d))?;
+                known = known.saturating_mul(size);
+            }
+            all = c.list().product(all, size)?;
+        }
+        if known > max {
+            return Err(RecordError::Limit {
+                operand: Operand::Local(3),
+                value: known,
+                max,
+            });
+        }
+        c.list()
+            .require(all, Fit::at_most(max))
+            .operand(Operand::Local(3))
+    }
+
+    /// Arguments, constants, samplers and descriptors.
+    fn write_block(
+        &self,
+        c: &mut Command<'_, '_>,
+        args: &[Arg<'_>],
+        block: &mut Block<'_, '_>,
+    ) -> Result<(), RecordError> {
+        let arguments = &self.arguments;
+        for constant in arguments.constants {
+            let value = constant.value.to_le_bytes();
+            let value = value.get(..constant.bytes.into()).unwrap_or(&value);
+            block.write(constant.offset as usize, value)?;
+        }
+        let samplers = arguments
+            .samplers
+            .iter()
+            .zip((arguments.sampler_table.at as usize..).step_by(SAMPLER_BYTES as usize));
+        for (sampler, at) in samplers {
+            block.write(at, &sampler.bytes())?;
+        }
+        arguments.layout.write(args, block, c.list())?;
+        for image in arguments.images {
+            let operand = Operand::Argument(image.argument);
+            let at = image.offset as usize;
+            let address_at = at + ADDRESS_AT as usize;
+            let wrong = RecordError::ArgumentKind {
+                index: image.argument,
+            };
+            match (image.descriptor, args.get(usize::from(image.argument))) {
+                (Some(words), Some(Arg::Buffer(address))) => {
+                    c.list().require(*address, ADDRESS_FIT).operand(operand)?;
+                    let mut words = words;
+                    if let Value::Imm(address) = *address {
+                        [words[4], words[5]] = split(address);
+                        block.write(at, &bytes(&words))?;
+                        continue;
+                    }
+                    let words = bytes(&words);
+                    let (before, rest) = words.split_at(ADDRESS_AT as usize);
+                    block.write(at, before)?;
+                    block.write(address_at + 8, rest.get(8..).unwrap_or_default())?;
+                    if !image.own {
+                        block.whole(c.list(), address_at, *address, Store::W64, operand)?;
+                    }
+                }
+                (None, Some(Arg::Bytes(bytes))) => block.write(at, bytes)?,
+                _ => return Err(wrong),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_addresses(
+        &self,
+        c: &mut Command<'_, '_>,
+        first: usize,
+        block: &Block<'_, '_>,
+    ) -> Result<(), RecordError> {
+        let (need, have) = (self.arguments.end as usize, block.len());
+        let used = self.places.block.get(..self.places.block_len);
+        for place in used.unwrap_or_default() {
+            let address = block
+                .address(place.offset as usize)
+                .ok_or(RecordError::KernargsTooSmall { need, have })?;
+            // Tables start at multiples of their alignment, samplers at one of 16.
+            let align = KERNARGS_ALIGN_LOG2.min(place.offset.trailing_zeros() as u8);
+            c.set_pair(first + place.at, address, Fit::aligned(ADDRESS_BITS, align))
+                .operand(Operand::Kernargs)?;
+        }
+        Ok(())
+    }
+
+    fn write_sizes(
+        &self,
+        c: &mut Command<'_, '_>,
+        first: usize,
+        launch: &mut Launch<'_, '_, Self>,
+    ) -> Result<(), RecordError> {
+        let [x, y, z] = launch.local;
+        let [fx, fy, fz] = LOCAL_LESS_ONE;
+        let parts = [
+            (x - 1, Part::Field(fx)),
+            (y - 1, Part::Field(fy)),
+            (z - 1, Part::Field(fz)),
+        ];
+        let packed = c.list().sum(THREE_DIMENSIONS, &parts, Swap::No);
+        let packed = packed.map_err(|e| match e {
+            SumError::Misfit { part, misfit } => RecordError::Misfit {
+                operand: Operand::Local(u8::try_from(part).unwrap_or(3)),
+                misfit,
+            },
+            SumError::Build(e) => e.into(),
+        })?;
+        c.set_value(first + self.places.ndrange, packed, Fit::bits(32))
+            .operand(Operand::Local(3))?;
+        let dimensions = launch.groups.iter().zip(&launch.local);
+        for (d, (&groups, &local)) in (0u8..).zip(dimensions) {
+            let (at, operand) = (usize::from(d), Operand::Groups(d));
+            let items = c.list().product(groups, local)?;
+            c.set_value(
+                first + self.places.ndrange + 1 + 2 * at,
+                items,
+                Fit::count(32),
+            )
+            .operand(operand)?;
+            c.set_value(first + self.places.groups + at, groups, Fit::count(32))
+                .operand(operand)?;
+            if let Some(exec) = self.places.exec {
+                c.set_value(first + exec + at, groups, Fit::count(32))
+                    .operand(operand)?;
+            }
+            if let Some(size_at) = self.group_size_at {
+                let operand = Operand::Local(d);
+                launch
+                    .kernargs
+                    .whole(c.list(), size_at + 4 * at, local, Store::W32, operand)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl hcq_nostd::queue::Program for Program<'_> {
+    /// Bytes of the argument block, with descriptors and samplers.
+    #[inline]
+    fn kernargs_size(&self) -> usize {
+        self.arguments.end as usize
+    }
+
+    fn kernargs_align(&self) -> usize {
+        1 << KERNARGS_ALIGN_LOG2
+    }
+}
