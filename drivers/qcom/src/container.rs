@@ -203,11 +203,19 @@ impl<'d> Container<'d> {
         if length == 0 || get(data, name_at, length)? != name.as_bytes() {
             return Err(ContainerError::Name);
         }
-        // The name was inside the file, so that none of this wraps for files below 4 GiB; others end in an error.
-        let arguments_at = name_at
-            .checked_add(length)
-            .and_then(|end| end.checked_next_multiple_of(4))
-            .and_then(|end| end.checked_add(file_samplers * SAMPLER_ENTRY))
+        let end = name_at.checked_add(length).ok_or(ContainerError::Name)?;
+        let padded = end
+            .checked_next_multiple_of(4)
+            .ok_or(ContainerError::Name)?;
+        // A name that goes on is another name.
+        if get(data, end, padded.wrapping_sub(end))?
+            .iter()
+            .any(|b| *b != 0)
+        {
+            return Err(ContainerError::Name);
+        }
+        let arguments_at = padded
+            .checked_add(file_samplers * SAMPLER_ENTRY)
             .ok_or(ContainerError::Name)?;
         let mut container = Self {
             data,
@@ -220,7 +228,6 @@ impl<'d> Container<'d> {
             samplers,
         };
         container.count_arguments()?;
-        // A name that goes on is another name: what follows it would be read as arguments.
         if word(data, HAS_CONSTANTS)? != 0 {
             let constants_at = word(data, CONSTANTS_AT)?;
             let between = code_at.saturating_sub(constants_at);
@@ -281,7 +288,11 @@ impl<'d> Container<'d> {
         let offset = offset
             .checked_mul(4)
             .ok_or(wrong(at.wrapping_add(12), offset))?;
+        // A record that leaves the file is none: so is the rest of a longer name.
         let next = at.checked_add(length).ok_or(wrong(at, length))?;
+        if next as usize > self.data.len() {
+            return Err(wrong(at, length));
+        }
         Ok(Some((Argument { offset, kind }, next)))
     }
 

@@ -60,6 +60,18 @@ fn other_names_are_refused() {
     }
 }
 
+/// The kernel is `kernel_c`: what follows the beginning of its name is no padding, and no argument.
+#[test]
+fn the_beginning_of_a_name_is_another_name() {
+    let (data, name) = files()
+        .into_iter()
+        .find(|(_, name)| name == "kernel_c")
+        .expect("the case with constants");
+    for len in 1..name.len() {
+        assert!(Container::parse(&data, &name[..len]).is_err(), "{len}");
+    }
+}
+
 #[test]
 fn other_arguments_are_refused() {
     let (data, name) = &files()[0];

@@ -86,11 +86,11 @@ impl Template {
     /// Appends words, and returns where.
     fn words(&mut self, words: &[u32]) -> usize {
         let at = self.len;
-        let end = at.saturating_add(words.len());
-        match self.words.get_mut(at..end) {
-            Some(room) => {
-                room.copy_from_slice(words);
-                self.len = end;
+        let room = self.words.get_mut(at..).unwrap_or_default();
+        match room.get_mut(..words.len()) {
+            Some(to) => {
+                to.copy_from_slice(words);
+                self.len = at.saturating_add(words.len());
             }
             None => self.overflow = true,
         }
