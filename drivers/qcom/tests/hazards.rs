@@ -3,7 +3,7 @@
 use hcq_nostd::args::{Arg, ArgSlot};
 use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{Derived, PatchError, PatchList, Patcher, RegionId, Site};
-use hcq_nostd::queue::{ComputeQueue, Launch, Program as _, Queue, SignalAt};
+use hcq_nostd::queue::{ComputeQueue, Launch, Program as _, Queue, SignalAt, WriteWidth};
 use hcq_nostd::record::{Block, Operand, RecordError};
 use hcq_nostd::value::{Misfit, Value};
 use hcq_qcom::chips::{CHIPS, Chip, Generation};
@@ -505,4 +505,70 @@ fn border_colours_have_a_table_and_a_sampler_its_entry() {
     let wrap = [Wrap::Repeat, Wrap::ClampToEdge, Wrap::MirrorRepeat];
     let sampler = Sampler::new(wrap, Filter::Linear, true, BorderColor::OpaqueWhite);
     assert_eq!(sampler.words(), [2 | 8 | 1 << 8 | 2 << 11, 0x10, 2 << 7, 0]);
+}
+
+/// The command processor writes around the cache that programs read through, and later commands see what was written: the
+/// write is waited for, and what the cache holds is let go. Golden data has no such commands.
+#[test]
+fn writes_and_polls_are_these_words() {
+    let device = device("650");
+    let mut words = [0; 32];
+    let mut q = AdrenoCompute::new(&device, &mut words, PatchList::none());
+    let at = Value::Imm(0x5_0010_0048);
+    q.write(at, 7u64.into(), WriteWidth::W32)
+        .and_then(|q| q.write(at, (1u64 << 32 | 9).into(), WriteWidth::W64))
+        .and_then(|q| q.poll_bit(at, 0xf0, 0x30u64.into()))
+        .expect("recorded");
+    let text = Dump::new(Generation::A6xx, q.words()).to_string();
+    let commands: Vec<_> = text.lines().filter_map(|l| l.split_once(": ")).collect();
+    let commands: Vec<_> = commands.into_iter().map(|(_, command)| command).collect();
+    assert_eq!(
+        commands,
+        [
+            "CP_WAIT_FOR_IDLE",
+            "CP_MEM_WRITE ADDR=0x500100048 DATA=0x7 (32 bits)",
+            "CP_WAIT_MEM_WRITES",
+            "CP_EVENT_WRITE EVENT=CACHE_INVALIDATE",
+            "CP_WAIT_FOR_IDLE",
+            "CP_MEM_WRITE ADDR=0x500100048 DATA=0x100000009 (64 bits)",
+            "CP_WAIT_MEM_WRITES",
+            "CP_EVENT_WRITE EVENT=CACHE_INVALIDATE",
+            "CP_WAIT_REG_MEM POLL_ADDR=0x500100048 FUNCTION=== REF=0x30 MASK=0xf0 DELAY_LOOP_CYCLES=32",
+        ]
+    );
+}
+
+/// An address that is known at launch is held to the same alignment as one that is known before.
+#[test]
+fn signals_are_aligned_at_launch_as_well() {
+    type Command = fn(&mut AdrenoCompute<'_>, SignalAt) -> Result<(), RecordError>;
+    let commands: [Command; 3] = [
+        |q, at| q.signal(at, 1u64.into()).map(drop),
+        |q, at| q.wait(at, 1u64.into()).map(drop),
+        |q, at| q.timestamp(at).map(drop),
+    ];
+    for (i, command) in commands.into_iter().enumerate() {
+        let (mut words, mut sites) = ([0; 32], [Site::EMPTY; 8]);
+        let mut list = PatchList::new(&mut sites, &mut []);
+        let var = list.var().expect("a variable");
+        let mut q = AdrenoCompute::new(&device("630"), &mut words, list);
+        command(&mut q, Value::from(var).into()).expect("recorded");
+        let (len, mut list) = q.finish().finish();
+        let mut table = [0; 64];
+        let table = list.build(&[len as u64 * 4], &mut table).expect("a table");
+        let mut state = vec![0; table.state_words()];
+        let mut patcher = Patcher::new(table, &mut state).expect("room");
+        let mut memory = vec![0; len.div_ceil(2)];
+        let mut regions = [Region::from_words(&mut memory, 0)];
+        for (address, fits) in [
+            (0x5_0010_0048, false),
+            (0x5_0010_0044, false),
+            (1 << 49, false),
+            (0x5_0010_0040, true),
+        ] {
+            patcher.set(var, address).expect("a variable");
+            let applied = patcher.apply(&mut regions);
+            assert_eq!(applied.is_ok(), fits, "command {i}, {address:#x}");
+        }
+    }
 }
