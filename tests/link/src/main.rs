@@ -10,6 +10,7 @@ mod nostd;
 mod nv;
 #[cfg(any(feature = "plant-alloc", feature = "plant-panic"))]
 mod planted;
+mod qcom;
 
 use core::fmt::Display;
 use core::hint::{black_box, spin_loop};
@@ -34,6 +35,7 @@ pub extern "C" fn _start() -> ! {
     amd::keep();
     cpu::keep();
     nv::keep();
+    qcom::keep();
     #[cfg(any(feature = "plant-alloc", feature = "plant-panic"))]
     planted::keep();
     loop {
