@@ -36,7 +36,7 @@ use crate::backend::{
 };
 use crate::heap::lock;
 use crate::info::DeviceInfo;
-use crate::kfd::{Calibration, Gpu, Node, Process};
+use crate::kfd::{Gpu, Node, Process, Told};
 use crate::seam::System;
 use crate::{Error, Options};
 
@@ -61,8 +61,8 @@ pub(crate) struct Amd {
     rings: Arc<Rings>,
     memory: Table,
     spin: Duration,
-    /// The clock's line, and the last tick that it was drawn for.
-    clock: Mutex<Option<(Calibration, u64)>>,
+    /// What times of the GPU's clock are told by.
+    clock: Mutex<Option<Told>>,
     last_look: AtomicU64,
     /// What no recovery has ended: a queue's exception, or the fault that a recovery could not end.
     kept: Mutex<Option<FaultRecord>>,
@@ -382,22 +382,13 @@ impl Backend for Amd {
 
     fn timestamp_ns(&self, raw: u64) -> u64 {
         let mut clock = lock(&self.clock);
-        let known = clock.filter(|(_, until)| raw <= *until);
-        let line = match known {
-            Some((line, _)) => line,
-            None => match self.gpu.calibrate() {
-                Ok(line) => {
-                    *clock = Some((line, raw));
-                    line
-                }
-                // The kernel has told the time before, when the device was opened; what it said then still holds.
-                Err(_) => match *clock {
-                    Some((line, _)) => line,
-                    None => return 0,
-                },
-            },
-        };
-        line.system_ns(raw)
+        if clock.is_none_or(|told| !told.covers(raw)) {
+            // If the kernel does not tell the time now, what it said before still holds.
+            if let Ok(line) = self.gpu.calibrate() {
+                *clock = Some(clock.map_or(Told::new(line), |told| told.next(line)));
+            }
+        }
+        clock.map_or(0, |told| told.system_ns(raw))
     }
 
     fn relax(&self, round: u32, words: &[(SharedWord<'_>, u64)], limit: Duration) -> bool {

@@ -61,6 +61,50 @@ impl Calibration {
     }
 }
 
+/// Times as they are told, over any number of measurements: a later tick never gets an earlier time.
+///
+/// Ticks up to a measurement keep the line that it made: a better one would move them, some before and some after others
+/// that were told already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// For ticks up to where it was measured.
+    older: Option<Calibration>,
+    line: Calibration,
+}
+
+impl Told {
+    pub(crate) const fn new(line: Calibration) -> Self {
+        Self { older: None, line }
+    }
+
+    /// Whether a tick lies before the last measurement, so that there is nothing to measure for it.
+    pub(crate) const fn covers(&self, ticks: u64) -> bool {
+        ticks <= self.line.ticks
+    }
+
+    /// With one more measurement.
+    pub(crate) fn next(self, line: Calibration) -> Self {
+        // One that is no newer says nothing new.
+        if self.covers(line.ticks) {
+            return self;
+        }
+        Self {
+            older: Some(self.line),
+            line,
+        }
+    }
+
+    /// The nanoseconds of the system's clock at which the GPU's clock was `ticks`.
+    pub(crate) fn system_ns(&self, ticks: u64) -> u64 {
+        match self.older {
+            Some(older) if ticks <= older.ticks => older.system_ns(ticks),
+            // Back from its measurement the new line may pass below where the old one ended.
+            Some(older) => self.line.system_ns(ticks).max(older.ns),
+            None => self.line.system_ns(ticks),
+        }
+    }
+}
+
 /// What a GPU's measurements have come to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Track {
@@ -186,6 +230,55 @@ mod tests {
             assert!(last >= told);
         }
         assert!(last.abs_diff(ns) < 5000, "{last} and {ns}");
+    }
+
+    /// Ticks told in order, some long after they were written, with measurements between that change the rate.
+    #[test]
+    fn what_is_told_later_of_a_later_tick_is_no_earlier() {
+        let mut random = 777u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        let mut track = Track::new(at(0, 0));
+        let mut told = Told::new(track.line);
+        let (mut written, mut last, mut measured) = (0, 0, 0u64);
+        for _ in 0..20_000 {
+            written += next(2000);
+            if !told.covers(written) {
+                // Measured a while later, with an error.
+                measured = measured.max(written) + 1 + next(500_000);
+                track.add(at(measured, measured * 10 + next(4000)));
+                told = told.next(track.line);
+            }
+            let now = told.system_ns(written);
+            assert!(now >= last, "tick {written}: {now} after {last}");
+            last = now;
+        }
+        assert!(last.abs_diff(written * 10) < 20_000, "{last} of {written}");
+    }
+
+    #[test]
+    fn a_measurement_moves_nothing_that_was_told() {
+        let slow = Calibration {
+            ticks: 1000,
+            ns: 10_000,
+            rate: NOMINAL,
+        };
+        // A steep line: at tick 1001 it is below what the first one says at 1000.
+        let steep = Calibration {
+            ticks: 2000,
+            ns: 20_000,
+            rate: 2 * NOMINAL,
+        };
+        let told = Told::new(slow);
+        let before: Vec<u64> = (0..=1000).map(|t| told.system_ns(t)).collect();
+        let told = told.next(steep);
+        let after: Vec<u64> = (0..=3000).map(|t| told.system_ns(t)).collect();
+        assert_eq!(after[..=1000], before);
+        assert!(steep.system_ns(1001) < slow.system_ns(1000) && after.is_sorted());
+        // No newer one takes its place.
+        assert_eq!(told.next(slow).system_ns(3000), after[3000]);
     }
 
     #[test]
