@@ -1,5 +1,7 @@
 //! Golden cases: reading them, and turning their expressions into numbers or operands.
 
+pub mod lab;
+
 use std::collections::BTreeMap;
 
 use hcq_nostd::patch::{Derived, PatchList, Term};

@@ -10,8 +10,9 @@ use hcq_nostd::queue::{SignalAt, WriteWidth};
 use hcq_nostd::record::RecordError;
 use hcq_nostd::value::Value;
 
+use super::Recording;
 use super::json::{Json, Operands, list, number, number32, signed};
-use super::lab::{Recording, Space};
+use super::lab::Space;
 
 /// The chip that a case names, found by its name.
 pub(crate) fn chip(arch: &Json) -> &'static Chip {

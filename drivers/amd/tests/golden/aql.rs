@@ -14,10 +14,9 @@ use hcq_nostd::ring::Ring;
 use hcq_nostd::timeline::Point;
 use hcq_nostd::value::Value;
 
+use super::Recording;
 use super::json::{self, Json, Operands, Vars, list, number, number32};
-use super::lab::{
-    FILLER, Recording, Space, bytes_of, compare_memory, compare_words, expected_memory,
-};
+use super::lab::{FILLER, Space, bytes_of, compare_memory, compare_words, expected_memory};
 use super::{amd, pm4};
 
 const WORDS: usize = 512;

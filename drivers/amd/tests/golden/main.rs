@@ -6,13 +6,18 @@
 mod amd;
 mod aql;
 use hcq_golden as json;
-mod lab;
+use hcq_golden::lab;
 mod objects;
 mod pm4;
 mod scratch;
 mod sdma;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A queue whose patch list can be reached between commands, to declare derived variables.
+pub(crate) trait Recording<'m>: hcq_nostd::queue::Queue {
+    fn list(&mut self) -> &mut hcq_nostd::patch::PatchList<'m>;
+}
 
 /// Faults of the reference that golden bytes carry.
 #[derive(Clone, Copy, Debug)]

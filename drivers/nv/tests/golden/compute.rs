@@ -18,8 +18,9 @@ use hcq_nv::qmd::Fields;
 use hcq_nv::setup::Setup;
 
 use super::Known;
+use super::Recording;
 use super::json::{Json, Operands, Vars, list, name, number, number32, signed};
-use super::lab::{self, Encoder, Image, Recording, Space};
+use super::lab::{self, Encoder, Image, Space};
 use super::{objects, submits};
 
 pub(crate) fn chip(arch: &Json) -> &'static Chip {
@@ -454,22 +455,6 @@ fn places(chip: &Chip) -> &'static Places {
     }
 }
 
-impl Image {
-    pub(crate) fn u32(&self, at: u64) -> u32 {
-        let byte = |i| {
-            *self
-                .memory
-                .get(&(at + i))
-                .unwrap_or_else(|| panic!("no golden byte at {at:#x}"))
-        };
-        u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
-    }
-
-    pub(crate) fn set_u32(&mut self, at: u64, word: u32) {
-        self.write(at, &word.to_le_bytes());
-    }
-}
-
 /// Sizes of constant banks are in bytes where the field counts 16 of them. Of a launch descriptor at `qmd`.
 pub(crate) fn correct_banks(chip: &Chip, qmd: u64, banks: &Json, want: &mut Image) {
     for (bank, bytes) in banks.as_object().expect("banks") {
@@ -569,7 +554,10 @@ pub(crate) fn run(case: &Json) {
     for op in execs(case) {
         let qmd = qmd_address(op);
         let runs = list(&case["expected_memory"]).iter();
-        for run in runs.filter(|run| lab::is_beside(run) && number(&run["addr"]) == qmd) {
+        for run in runs.filter(|run| {
+            lab::is_kernargs(run["region"].as_str().expect("a region"))
+                && number(&run["addr"]) == qmd
+        }) {
             let bytes = super::json::bytes(&run["bytes"]);
             let words: Vec<_> = bytes
                 .as_chunks::<4>()
@@ -581,7 +569,7 @@ pub(crate) fn run(case: &Json) {
             fields_and_back(name(case), device(case).chip(), &words);
         }
     }
-    if let Some(words) = encoder(case) {
+    if let Some(words) = encoder(case).filter(|_| case["inputs"]["gpfifo"].is_object()) {
         submits::run(case, &words);
     }
 }

@@ -1,48 +1,67 @@
-//! Runs golden cases through the driver: records them, patches them, compares every byte, and goes back from the words.
+//! Runs golden cases through encoders: records them, patches them, compares every byte, and goes back from the words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{Derived, POISON, PatchList, Patcher, Site};
-use hcq_nostd::queue::Queue;
 use hcq_nostd::record::{RecordError, Room};
 
-use super::json::{self, Json, Operands, Vars};
+use crate::{self as json, Json, Operands, Vars};
 
-/// Device memory beside the words of the queue, filled with [`FILLER`] before each recording.
+/// Device memory beside the words of the queue, filled with [`Encoder::filler`] before each recording.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Space {
-    pub(crate) addr: u64,
-    pub(crate) bytes: usize,
+pub struct Space {
+    /// Device address.
+    pub addr: u64,
+    /// Bytes.
+    pub bytes: usize,
 }
 
 /// What memory and words hold before anything is written.
-pub(crate) const FILLER: u8 = 0xa5;
+pub const FILLER: u8 = 0xa5;
 
 /// Words and memory as the golden case has them, to be put right where the case carries a known fault.
-pub(crate) struct Image {
-    pub(crate) words: Vec<u32>,
+#[derive(Debug)]
+pub struct Image {
+    /// The queue.
+    pub words: Vec<u32>,
     /// Byte by byte, by device address.
-    pub(crate) memory: BTreeMap<u64, u8>,
+    pub memory: BTreeMap<u64, u8>,
 }
 
 impl Image {
-    pub(crate) fn write(&mut self, addr: u64, bytes: &[u8]) {
+    /// Puts bytes at a device address.
+    pub fn write(&mut self, addr: u64, bytes: &[u8]) {
         self.memory.extend((addr..).zip(bytes.iter().copied()));
+    }
+
+    /// The word at a device address.
+    ///
+    /// # Panics
+    /// If the case has none there.
+    pub fn u32(&self, addr: u64) -> u32 {
+        let byte = |i| {
+            let byte = self.memory.get(&(addr + i));
+            *byte.unwrap_or_else(|| panic!("no golden byte at {:#x}", addr + i))
+        };
+        u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
+    }
+
+    /// Puts a word at a device address.
+    pub fn set_u32(&mut self, addr: u64, word: u32) {
+        self.write(addr, &word.to_le_bytes());
     }
 }
 
-/// A queue whose patch list can be reached between commands, to declare derived variables.
-pub(crate) trait Recording<'m>: Queue {
-    fn list(&mut self) -> &mut PatchList<'m>;
-}
-
 /// How one file of cases is recorded.
-pub(crate) trait Encoder {
+pub trait Encoder {
     /// The memory that a case touches beside the queue. Number `i` is region `i + 1` of the patch list.
     fn spaces(&self, case: &Json) -> Vec<Space>;
 
     /// Records the case's commands. Returns the number of words and the list.
+    ///
+    /// # Errors
+    /// What the encoder says.
     fn record<'m>(
         &self,
         case: &Json,
@@ -53,16 +72,34 @@ pub(crate) trait Encoder {
     ) -> Result<(usize, PatchList<'m>), RecordError>;
 
     /// Puts right what the golden case gets wrong; `vars` is `None` for a template.
-    fn correct(&self, case: &Json, vars: Option<&Vars>, want: &mut Image);
+    fn correct(&self, case: &Json, vars: Option<&Vars>, want: &mut Image) {
+        let _ = (case, vars, want);
+    }
+
+    /// From words to packets and back.
+    fn decode_and_encode(&self, title: &str, words: &[u32]) -> Vec<u32>;
+
+    /// What memory holds before anything is written, and after it where nothing is: zero for drivers that leave bytes alone
+    /// which the reference clears.
+    fn filler(&self) -> u8 {
+        FILLER
+    }
+
+    /// Whether golden memory of this region is written while recording; the rest is when the case is submitted.
+    fn is_beside(&self, region: &str) -> bool {
+        is_kernargs(region)
+    }
 
     /// Patched bytes that the reference does not have: addresses and lengths.
     fn more_sites(&self, case: &Json) -> Vec<(u64, u64)> {
         let _ = case;
         Vec::new()
     }
+}
 
-    /// From words to packets and back.
-    fn decode_and_encode(&self, title: &str, words: &[u32]) -> Vec<u32>;
+/// Whether a region holds argument blocks.
+pub fn is_kernargs(region: &str) -> bool {
+    region.starts_with("kernargs")
 }
 
 /// Words and memory after a recording.
@@ -76,8 +113,8 @@ const WORDS: usize = 2048;
 const SITES: usize = 64;
 const DERIVED: usize = 8;
 
-fn backing(spaces: &[Space]) -> Vec<Vec<u64>> {
-    let fill = |s: &Space| vec![u64::from_ne_bytes([FILLER; 8]); s.bytes.div_ceil(8)];
+fn backing(encoder: &impl Encoder, spaces: &[Space]) -> Vec<Vec<u64>> {
+    let fill = |s: &Space| vec![u64::from_ne_bytes([encoder.filler(); 8]); s.bytes.div_ceil(8)];
     spaces.iter().map(fill).collect()
 }
 
@@ -97,7 +134,7 @@ fn record_fixed(
     room: Room,
 ) -> Result<Recorded, RecordError> {
     let spaces = encoder.spaces(case);
-    let mut memory = backing(&spaces);
+    let mut memory = backing(encoder, &spaces);
     let mut words = vec![u32::from_ne_bytes([FILLER; 4]); room.words];
     let mut sites = vec![Site::EMPTY; room.sites];
     let mut derived = vec![Derived::EMPTY; room.derived];
@@ -120,17 +157,24 @@ fn record_fixed(
     })
 }
 
-pub(crate) fn bytes_of(memory: &[u64]) -> Vec<u8> {
+/// Memory, byte by byte.
+pub fn bytes_of(memory: &[u64]) -> Vec<u8> {
     memory.iter().flat_map(|w| w.to_ne_bytes()).collect()
 }
 
-fn compare(case: &str, spaces: &[Space], got: (&[u32], &[Vec<u64>]), want: &Image) {
+fn compare(
+    encoder: &impl Encoder,
+    case: &str,
+    spaces: &[Space],
+    got: (&[u32], &[Vec<u64>]),
+    want: &Image,
+) {
     compare_words(case, got.0, &want.words);
     let mut seen = 0;
     for (space, memory) in spaces.iter().zip(got.1) {
         for (addr, g) in (space.addr..).zip(bytes_of(memory)) {
             seen += usize::from(want.memory.contains_key(&addr));
-            let w = want.memory.get(&addr).copied().unwrap_or(FILLER);
+            let w = want.memory.get(&addr).copied().unwrap_or(encoder.filler());
             assert_eq!(g, w, "{case}: byte at {addr:#x}: {g:#04x}, not {w:#04x}");
         }
     }
@@ -141,21 +185,18 @@ fn compare(case: &str, spaces: &[Space], got: (&[u32], &[Vec<u64>]), want: &Imag
     );
 }
 
-pub(crate) fn compare_words(case: &str, got: &[u32], want: &[u32]) {
+/// Compares words one by one.
+///
+/// # Panics
+/// Where they differ.
+pub fn compare_words(case: &str, got: &[u32], want: &[u32]) {
     for (i, (g, w)) in got.iter().zip(want).enumerate() {
         assert_eq!(g, w, "{case}: word {i}: {g:#010x}, not {w:#010x}");
     }
     assert_eq!(got.len(), want.len(), "{case}: number of words");
 }
 
-/// Whether golden memory is argument blocks and descriptors.
-pub(crate) fn is_beside(run: &Json) -> bool {
-    let region = run["region"].as_str();
-    region.is_some_and(|region| region.starts_with("kernargs"))
-}
-
-/// The golden words and memory of a case or of one of its bindings. Rings, pointers and indirect buffers are looked at
-/// when the case is submitted.
+/// The golden words and memory of a case or of one of its bindings.
 fn image(
     encoder: &impl Encoder,
     case: &Json,
@@ -167,7 +208,8 @@ fn image(
         words: json::words(words),
         memory: BTreeMap::new(),
     };
-    for run in json::list(memory).iter().filter(|r| is_beside(r)) {
+    let beside = |run: &&Json| encoder.is_beside(run["region"].as_str().expect("a region"));
+    for run in json::list(memory).iter().filter(beside) {
         image.write(json::number(&run["addr"]), &json::bytes(&run["bytes"]));
     }
     encoder.correct(case, vars, &mut image);
@@ -204,11 +246,11 @@ fn recorded_sites(list: &PatchList<'_>, spaces: &[Space]) -> Sites {
     (words, memory)
 }
 
-/// Number of bindings of symbolic cases that went through, each patched and recorded afresh.
+/// One symbolic case: template, sites, every binding in order, and each binding against a fresh recording.
 fn symbolic_case(encoder: &impl Encoder, case: &Json) {
     let name = json::name(case);
     let spaces = encoder.spaces(case);
-    let mut memory = backing(&spaces);
+    let mut memory = backing(encoder, &spaces);
     let mut words = vec![u32::from_ne_bytes([FILLER; 4]); WORDS];
     let (mut sites, mut derived) = (vec![Site::EMPTY; SITES], vec![Derived::EMPTY; DERIVED]);
     let mut list = PatchList::new(&mut sites, &mut derived);
@@ -275,7 +317,7 @@ fn symbolic_case(encoder: &impl Encoder, case: &Json) {
             .map(|b| u32::from_le_bytes(*b))
             .take(len)
             .collect();
-        compare(&title, &spaces, (&patched, &memory), &want);
+        compare(encoder, &title, &spaces, (&patched, &memory), &want);
         assert!(
             !patched.contains(&POISON),
             "{title}: a word was never patched"
@@ -313,7 +355,7 @@ fn dense_case(encoder: &impl Encoder, case: &Json) -> Vec<u32> {
     };
     let got =
         record_fixed(encoder, case, &Vars::new(), exact).unwrap_or_else(|e| panic!("{name}: {e}"));
-    compare(name, &spaces, (&got.words, &got.memory), &want);
+    compare(encoder, name, &spaces, (&got.words, &got.memory), &want);
     assert_eq!(got.room, exact, "{name}");
     if let Some(words) = exact.words.checked_sub(1) {
         let short = record_fixed(encoder, case, &Vars::new(), Room { words, ..exact });
@@ -331,12 +373,52 @@ fn dense_case(encoder: &impl Encoder, case: &Json) -> Vec<u32> {
     got.words
 }
 
-/// One case, in both directions. Returns its words if they are to be submitted.
-pub(crate) fn case(encoder: &impl Encoder, case: &Json) -> Option<Vec<u32>> {
+/// One case, in both directions. Returns its words if it has no variables.
+///
+/// # Panics
+/// With what differs.
+pub fn case(encoder: &impl Encoder, case: &Json) -> Option<Vec<u32>> {
     if json::variables(case).is_empty() {
-        Some(dense_case(encoder, case)).filter(|_| case["inputs"]["gpfifo"].is_object())
+        Some(dense_case(encoder, case))
     } else {
         symbolic_case(encoder, case);
         None
     }
+}
+
+/// Device memory that a submit writes: ring, pointers, doorbell, indirect buffers. Everything else stays [`FILLER`].
+///
+/// # Panics
+/// Where it differs.
+pub fn compare_memory(title: &str, spaces: &[(u64, Vec<u8>)], want: &BTreeMap<u64, u8>) {
+    let mut seen = 0;
+    for (base, bytes) in spaces {
+        for (addr, got) in (*base..).zip(bytes) {
+            seen += usize::from(want.contains_key(&addr));
+            let want = want.get(&addr).copied().unwrap_or(FILLER);
+            assert_eq!(
+                *got, want,
+                "{title}: byte at {addr:#x}: {got:#04x}, not {want:#04x}"
+            );
+        }
+    }
+    assert_eq!(
+        seen,
+        want.len(),
+        "{title}: golden memory outside of what was compared"
+    );
+}
+
+/// The golden memory of a submit, byte by byte, without the regions that are named.
+///
+/// # Panics
+/// If the case is not one of a submit.
+pub fn expected_memory(j: &Json, ignored: &[&str]) -> BTreeMap<u64, u8> {
+    let mut want = BTreeMap::new();
+    for run in json::list(j) {
+        if !ignored.contains(&run["region"].as_str().expect("a region")) {
+            want.extend((json::number(&run["addr"])..).zip(json::bytes(&run["bytes"])));
+        }
+    }
+    want
 }

@@ -5,7 +5,7 @@ use hcq_nostd::queue::WriteWidth;
 use hcq_nostd::record::{Block, Operand, RecordError};
 use hcq_nostd::value::{Fit, Value, Var};
 
-use super::lab::Recording;
+use super::Recording;
 
 pub(crate) const SEND_WQE_BYTES: usize = 64;
 pub(crate) const RECEIVE_WQE_BYTES: usize = 16;
