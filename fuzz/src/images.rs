@@ -45,9 +45,14 @@ pub fn graph_image(data: &[u8]) -> bool {
     let graph = image.graph();
     assert_eq!(image.targets().count(), graph.devices().len());
     assert_eq!(image.variables().count(), graph.variables() as usize);
-    let held: usize = image.codes().map(|c| c.bytes.len()).sum();
-    let held = held + image.buffers().map(|b| b.contents.len()).sum::<usize>();
-    assert!(held <= bytes.len().saturating_mul(bytes.len()));
+    // What it hands out is of the image, and of nothing else.
+    let whole = image.as_bytes().as_ptr_range();
+    let inside = |part: &[u8]| {
+        let part = part.as_ptr_range();
+        part.is_empty() || whole.start <= part.start && part.end <= whole.end
+    };
+    assert!(image.codes().all(|c| inside(c.bytes)));
+    assert!(image.buffers().all(|b| inside(b.contents)));
     for node in 0..image.nodes() {
         assert!(u32::try_from(node).is_ok_and(|node| image.node(node).is_some()));
     }

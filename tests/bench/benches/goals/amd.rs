@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hcq_bench::goal::Goals;
-use hcq_std::{Bound, Device, Error};
+use hcq_std::{Bound, Buffer, Device, Error};
 
 /// Where Debian's `mesa-vulkan-drivers` puts RADV.
 const RADV: &str = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
@@ -26,14 +26,11 @@ pub(crate) fn print(goals: &mut Goals) {
 const PACKETS: u64 = 1000;
 
 /// A queue of writes to memory, bound.
-fn writes(device: &Device) -> Result<Bound, Error> {
-    let target = device.alloc::<u32>(1024)?;
+fn writes(device: &Device, target: &Buffer<u32>) -> Result<Bound, Error> {
     let mut commands = device.compute_queue(0)?.record();
     for n in 0..PACKETS {
         commands.write32(target.address() + 4 * (n % 1024), n)?;
     }
-    // The buffer is gone when the commands run unless somebody keeps it; the bench does, until it ends.
-    std::mem::forget(target);
     commands.bind()
 }
 
@@ -45,7 +42,8 @@ fn simulated(goals: &Goals) {
     }
     let run = || -> Result<f64, Error> {
         let device = Device::open("sim:amd-gfx1100")?;
-        let mut bound = writes(&device)?;
+        let target = device.alloc(1024)?;
+        let mut bound = writes(&device, &target)?;
         bound.submit()?.wait()?;
         let (start, mut launches) = (Instant::now(), 0);
         while start.elapsed() < Duration::from_millis(300) {
@@ -56,7 +54,7 @@ fn simulated(goals: &Goals) {
     };
     match run() {
         Ok(rate) => println!("{line} {rate:.0}"),
-        Err(e) => println!("{line} failed: {e}"),
+        Err(e) => panic!("{line}: {e}"),
     }
 }
 
