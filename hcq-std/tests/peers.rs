@@ -309,3 +309,23 @@ fn machines_apart_do_not_reach_each_other() {
         other => panic!("{other:?}"),
     }
 }
+
+/// A view that is gone is gone from the other device's address space, while the memory lives on.
+#[test]
+fn a_dropped_view_is_a_fault() {
+    let devices = gpus("amd-gfx942,gpus=2", &["amd:0", "amd:1"]);
+    let a = devices[0].alloc_from(&numbers(4)).expect("memory");
+    let view = a.share(&devices[1]).expect("reachable");
+    let address = view.address();
+    let write = |value: u64| {
+        let mut commands = devices[1].copy_queue(0).expect("a queue").record();
+        let point = commands.write32(address, value).expect("recorded").submit();
+        point.expect("submitted").wait()
+    };
+    write(11).expect("shared");
+    assert_eq!(a.to_vec().expect("read")[0], 11);
+    drop(view);
+    devices[1].synchronize().expect("idle");
+    assert!(matches!(write(12), Err(Error::Fault(_))));
+    assert_eq!(a.to_vec().expect("read")[0], 11);
+}
