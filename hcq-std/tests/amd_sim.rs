@@ -495,3 +495,42 @@ fn a_wait_that_nobody_ends_times_out() -> Result {
     point.wait()?;
     Ok(())
 }
+
+/// What a copy engine wrote is seen behind a wait for it, also if another queue's kernel keeps the old bytes in caches: that
+/// one has read them, and its submission, which would clean up, has not ended.
+#[test]
+fn what_is_behind_a_wait_sees_what_was_waited_for() -> Result {
+    const N: usize = 1024;
+    each(|device| {
+        let add = kernel(device, "vadd");
+        let (zero, x) = (device.alloc::<f32>(N)?, device.alloc::<f32>(N)?);
+        let (old, new) = (device.alloc::<f32>(N)?, device.alloc::<f32>(N)?);
+        let fresh = device.alloc_from(&[5f32; N])?;
+        let (read, copied, end) = (device.signal()?, device.signal()?, device.signal()?);
+        let grid = Grid::new(N as u32 / 64, 64);
+        let args = |out| [Arg::buffer(out), Arg::buffer(&x), Arg::buffer(&zero)];
+
+        let mut holds = device.compute_queue(0)?.record();
+        // SAFETY: the kernel adds as many floats as there are items, which all three buffers have.
+        unsafe { holds.exec(&add, &args(&old), grid) }?;
+        holds.signal(&read, 1u64)?.wait(&end, 1u64)?;
+
+        let mut reads = device.compute_queue(1)?.record();
+        reads.wait(&copied, 1u64)?;
+        // SAFETY: as above.
+        unsafe { reads.exec(&add, &args(&new), grid) }?;
+        reads.signal(&end, 1u64)?;
+        // Begun before anything else, so that it waits through all of it.
+        let reads = reads.submit()?;
+
+        let holds = holds.submit()?;
+        let mut copies = device.copy_queue(0)?.record();
+        copies.wait(&read, 1u64)?.copy(&x, &fresh)?;
+        copies.signal(&copied, 1u64)?.submit()?;
+        holds.wait()?;
+        reads.wait()?;
+        assert_eq!(old.to_vec()?, vec![0.0; N]);
+        assert_eq!(new.to_vec()?, vec![5.0; N], "{}", device.name());
+        Ok(())
+    })
+}

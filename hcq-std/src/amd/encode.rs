@@ -55,6 +55,12 @@ pub(super) fn pm4<'w>(
         Command::Barrier => {
             queue.memory_barrier()?;
         }
+        // What was waited for is seen by what follows: since the barrier that the submission began with, another queue may
+        // have filled the L2 with what was there before.
+        Command::Wait(..) | Command::PollBit(..) => {
+            common(&mut queue, command)?;
+            queue.memory_barrier()?;
+        }
         Command::Exec(e) => {
             let Packets::Pm4(program) = own(e.program)?.on(index)? else {
                 return Err(FOREIGN);
