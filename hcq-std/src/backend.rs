@@ -290,7 +290,7 @@ pub(crate) trait Backend: Send + Sync {
         &self,
         queue: QueueId,
         command: &Command<'_>,
-        beside: Option<Block<'_, 'static>>,
+        beside: Option<Block<'_, '_>>,
         words: &'w mut [u32],
         list: PatchList<'w>,
     ) -> Result<(usize, PatchList<'w>), RecordError>;

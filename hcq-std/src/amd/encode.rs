@@ -46,7 +46,7 @@ pub(super) fn pm4<'w>(
     device: &Device,
     index: usize,
     command: &Command<'_>,
-    kernargs: Option<Block<'_, 'static>>,
+    kernargs: Option<Block<'_, '_>>,
     words: &'w mut [u32],
     list: PatchList<'w>,
 ) -> Encoded<'w> {
@@ -136,7 +136,7 @@ pub(super) fn aql<'w>(
     device: &Device,
     index: usize,
     command: &Command<'_>,
-    beside: Option<Block<'_, 'static>>,
+    beside: Option<Block<'_, '_>>,
     words: &'w mut [u32],
     list: PatchList<'w>,
 ) -> Encoded<'w> {
@@ -163,7 +163,7 @@ fn vendor<'w>(
     device: &Device,
     index: usize,
     command: &Command<'_>,
-    mut block: Block<'_, 'static>,
+    mut block: Block<'_, '_>,
     words: &'w mut [u32],
     mut list: PatchList<'w>,
 ) -> Encoded<'w> {
@@ -193,7 +193,7 @@ fn dispatch<'w>(
     device: &Device,
     index: usize,
     e: &Exec<'_>,
-    kernargs: Block<'_, 'static>,
+    kernargs: Block<'_, '_>,
     words: &'w mut [u32],
     mut list: PatchList<'w>,
 ) -> Encoded<'w> {

@@ -321,7 +321,7 @@ impl Backend for Amd {
         &self,
         queue: QueueId,
         command: &Command<'_>,
-        beside: Option<Block<'_, 'static>>,
+        beside: Option<Block<'_, '_>>,
         words: &'w mut [u32],
         list: PatchList<'w>,
     ) -> Result<(usize, PatchList<'w>), RecordError> {

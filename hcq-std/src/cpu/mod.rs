@@ -494,7 +494,7 @@ impl Backend for Cpu {
         &self,
         queue: QueueId,
         command: &Command<'_>,
-        kernargs: Option<Block<'_, 'static>>,
+        kernargs: Option<Block<'_, '_>>,
         words: &'w mut [u32],
         list: PatchList<'w>,
     ) -> Result<(usize, PatchList<'w>), RecordError> {
