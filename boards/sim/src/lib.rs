@@ -19,5 +19,6 @@ pub mod config;
 pub mod engine;
 pub mod exec;
 pub mod machine;
+pub(crate) mod qcom;
 pub mod standin;
 pub mod vm;
