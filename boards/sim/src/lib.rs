@@ -20,5 +20,6 @@ pub mod engine;
 pub mod exec;
 pub mod machine;
 pub(crate) mod qcom;
+pub mod nv;
 pub mod standin;
 pub mod vm;

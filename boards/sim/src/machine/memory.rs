@@ -7,7 +7,7 @@
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -116,6 +116,30 @@ impl Block {
     /// Sets the 64-bit word at a multiple of 8. Outside of the block nothing happens.
     pub(crate) fn store(&self, offset: u64, value: u64) {
         if let Some(word) = self.word(offset) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    fn word32(&self, offset: u64) -> Option<&AtomicU32> {
+        let fits = offset.is_multiple_of(4) && offset.checked_add(4)? <= self.bytes;
+        if !fits {
+            return None;
+        }
+        let offset = usize::try_from(offset).ok()?;
+        // SAFETY: within the mapping, checked above.
+        let word = unsafe { self.host.add(offset) };
+        // SAFETY: as in `word`.
+        Some(unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) })
+    }
+
+    /// The 32-bit word at a multiple of 4.
+    pub(crate) fn load32(&self, offset: u64) -> Option<u32> {
+        Some(self.word32(offset)?.load(Ordering::Acquire))
+    }
+
+    /// Sets the 32-bit word at a multiple of 4. Outside of the block nothing happens.
+    pub(crate) fn store32(&self, offset: u64, value: u32) {
+        if let Some(word) = self.word32(offset) {
             word.store(value, Ordering::Release);
         }
     }
