@@ -12,4 +12,5 @@
 
 pub mod ioctl;
 pub mod kfd;
+pub mod kgsl;
 pub mod layout;
