@@ -51,12 +51,19 @@ macro_rules! structs {
     })*) => {
         $(
             $(#[$doc])*
-            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
             #[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)]
             #[repr(C)]
             #[allow(non_camel_case_types, non_snake_case, reason = "the C header's names")]
             pub struct $name {
                 $($(#[$field_doc])* pub $field: $type,)*
+            }
+
+            impl Default for $name {
+                /// All zero.
+                fn default() -> Self {
+                    zerocopy::FromZeros::new_zeroed()
+                }
             }
             $(
                 #[doc = concat!("The request of [`", stringify!($name), "`], number ", stringify!($number), ".")]

@@ -14,3 +14,4 @@ pub mod ioctl;
 pub mod kfd;
 pub mod kgsl;
 pub mod layout;
+pub mod nv;
