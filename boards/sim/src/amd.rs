@@ -3,4 +3,5 @@
 pub mod chip;
 pub mod cp;
 pub mod kfd;
+pub(crate) mod options;
 pub mod sdma;

@@ -2,8 +2,12 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use crate::amd::chip;
+pub use crate::amd::options::{KFD_VERSION, Kfd};
+
+use crate::amd;
+use crate::machine::{Driver, Store};
 
 /// Who makes the engines move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -27,31 +31,88 @@ pub enum CpuVisible {
     None,
 }
 
-/// What is at `/dev/kfd`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Kfd {
-    /// The driver.
-    #[default]
-    Present,
-    /// No file: the driver is not loaded.
-    Missing,
-    /// A file that this process may not open: it is not in the group.
-    Denied,
+/// Makes a driver of what a configuration says, with this memory. Errors are the host's.
+type Start = fn(&Config, &Arc<Store>) -> Result<Box<dyn Driver>, i32>;
+
+/// GPUs of one vendor, and how a machine gets them.
+pub(crate) struct Family {
+    /// What names of its chips begin with, before a dash.
+    pub(crate) name: &'static str,
+    /// Its chips, without that.
+    pub(crate) chips: fn() -> Vec<&'static str>,
+    /// GPUs that one machine can have.
+    pub(crate) most_gpus: u32,
+    /// Which it takes of the options that several families have, those of cards with memory of their own: `cpu_visible_vram`,
+    /// `vram`, `p2p`.
+    pub(crate) shared: &'static [&'static str],
+    /// Its own options.
+    pub(crate) own: &'static [&'static str],
+    /// Sets one of its own.
+    pub(crate) set: fn(&mut Options, &'static str, &str) -> Result<(), ConfigError>,
+    /// Writes its own that are not as usual, each with a comma before it.
+    pub(crate) write: fn(&Options, &mut fmt::Formatter<'_>) -> fmt::Result,
+    /// Makes its driver.
+    pub(crate) start: Start,
+}
+
+/// The families. A new one has a line here and a line in [`Options`].
+static FAMILIES: &[&Family] = &[&amd::options::FAMILY];
+
+/// What only one family has; of the others it stays as usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) amd: amd::options::Options,
+}
+
+/// Options of every machine.
+const COMMON: &[&str] = &["gpus", "seed", "pace", "ram"];
+
+impl Family {
+    fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let all = [COMMON, self.shared, self.own];
+        all.into_iter().flatten().copied()
+    }
+
+    fn option(&self, name: &str) -> Result<&'static str, ConfigError> {
+        let known = self.names().find(|&known| known == name);
+        known.ok_or_else(|| ConfigError::Option {
+            name: name.into(),
+            family: self.name,
+            known: self.names().collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
+impl PartialEq for Family {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Family {}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 /// What a machine is made of. As text: the chip, then options in any order.
 ///
-/// | option | values | what |
-/// |---|---|---|
-/// | `gpus` | 1 to 8 | GPUs, all of that chip |
-/// | `seed` | below 2^64 | the order of the engines |
-/// | `pace` | `thread`, `manual` | who makes them move |
-/// | `cpu_visible_vram` | `all`, `small`, `none` | the BAR |
-/// | `kfd` | `present`, `missing`, `denied` | what is at `/dev/kfd` |
-/// | `kfd_version` | `1.17` | the version that the driver answers; its checks stay those of 1.17 |
-/// | `vram`, `ram` | MiB | memory of each GPU, of the host |
-/// | `p2p` | `on`, `off` | GPUs reach each other's memory |
-/// | `exact_queues` | `on`, `off` | rings and pointers are whole allocations, as since Linux 6.12 |
+/// | option | values | what | GPUs |
+/// |---|---|---|---|
+/// | `gpus` | 1 to 8 | GPUs, all of that chip | all |
+/// | `seed` | below 2^64 | the order of the engines | all |
+/// | `pace` | `thread`, `manual` | who makes them move | all |
+/// | `ram` | MiB | memory of the host | all |
+/// | `vram` | MiB | memory of each GPU | `amd` |
+/// | `cpu_visible_vram` | `all`, `small`, `none` | the BAR | `amd` |
+/// | `p2p` | `on`, `off` | GPUs reach each other's memory | `amd` |
+/// | `kfd` | `present`, `missing`, `denied` | what is at `/dev/kfd` | `amd` |
+/// | `kfd_version` | `1.17` | the version that the driver answers; its checks stay those of 1.17 | `amd` |
+/// | `exact_queues` | `on`, `off` | rings and pointers are whole allocations, as since Linux 6.12 | `amd` |
+///
+/// An option that the GPUs do not have is refused; of the builder, when the machine starts.
 ///
 /// ```
 /// use hcq_sim::machine::Config;
@@ -62,26 +123,26 @@ pub enum Kfd {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    pub(crate) chip: &'static str,
+    family: &'static Family,
+    chip: &'static str,
     pub(crate) gpus: u32,
     pub(crate) seed: u64,
     pub(crate) pace: Pace,
-    pub(crate) cpu_visible: CpuVisible,
-    pub(crate) kfd: Kfd,
-    pub(crate) kfd_version: (u32, u32),
-    pub(crate) vram: u64,
+    /// Bytes.
     pub(crate) ram: u64,
+    /// Bytes; 0: the chip's own.
+    pub(crate) vram: u64,
+    pub(crate) cpu_visible: CpuVisible,
     pub(crate) p2p: bool,
-    pub(crate) exact_queues: bool,
+    pub(crate) options: Options,
+    /// An option that was set though the family does not have it.
+    foreign: Option<&'static str>,
 }
 
-/// Most GPUs of one machine.
+/// Most GPUs of one machine; some families have fewer.
 pub const MAX_GPUS: u32 = 8;
-/// The KFD interface of Linux 6.12, which is what the checks here follow.
-pub const KFD_VERSION: (u32, u32) = (1, 17);
-const OPTIONS: &str =
-    "gpus, seed, pace, cpu_visible_vram, kfd, kfd_version, vram, ram, p2p, exact_queues";
 const MIB: u64 = 1 << 20;
+const RAM_BYTES: u64 = 64 << 30;
 
 /// Why there is no such machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,10 +154,14 @@ pub enum ConfigError {
         name: String,
     },
     /// No option of this name.
-    #[error("a simulated machine has no option '{name}'; known: {OPTIONS}")]
+    #[error("a simulated machine with GPUs of {family} has no option '{name}'; known: {known}")]
     Option {
         /// What was asked for.
         name: String,
+        /// The GPUs, as the first part of a chip's name.
+        family: &'static str,
+        /// What such a machine has.
+        known: String,
     },
     /// A value that the option does not take.
     #[error("{option}={value} is not possible: {takes}")]
@@ -117,8 +182,14 @@ pub enum ConfigError {
 }
 
 fn known_chips() -> String {
-    let names: Vec<String> = chip::names().map(|name| format!("amd-{name}")).collect();
-    names.join(", ")
+    let full = |family: &Family, chip| format!("{}-{chip}", family.name);
+    let all = |family: &&'static Family| {
+        let family: &'static Family = family;
+        (family.chips)()
+            .into_iter()
+            .map(move |chip| full(family, chip))
+    };
+    FAMILIES.iter().flat_map(all).collect::<Vec<_>>().join(", ")
 }
 
 impl Config {
@@ -127,22 +198,25 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Chip`].
     pub fn new(name: &str) -> Result<Self, ConfigError> {
-        let chip = name
-            .strip_prefix("amd-")
-            .and_then(|target| chip::names().find(|&known| known == target))
-            .ok_or_else(|| ConfigError::Chip { name: name.into() })?;
+        let find = |family: &&'static Family| {
+            let chip = name.strip_prefix(family.name)?.strip_prefix('-')?;
+            let chip = (family.chips)().into_iter().find(|&known| known == chip)?;
+            Some((*family, chip))
+        };
+        let found = FAMILIES.iter().find_map(find);
+        let (family, chip) = found.ok_or_else(|| ConfigError::Chip { name: name.into() })?;
         Ok(Self {
+            family,
             chip,
             gpus: 1,
             seed: 0,
             pace: Pace::default(),
-            cpu_visible: CpuVisible::default(),
-            kfd: Kfd::default(),
-            kfd_version: KFD_VERSION,
+            ram: RAM_BYTES,
             vram: 0,
-            ram: 64 << 30,
+            cpu_visible: CpuVisible::default(),
             p2p: true,
-            exact_queues: true,
+            options: Options::default(),
+            foreign: None,
         })
     }
 
@@ -164,39 +238,6 @@ impl Config {
         Self { pace, ..self }
     }
 
-    /// How much video memory the host can reach.
-    #[must_use]
-    pub fn cpu_visible_vram(self, cpu_visible: CpuVisible) -> Self {
-        Self {
-            cpu_visible,
-            ..self
-        }
-    }
-
-    /// What is at `/dev/kfd`.
-    #[must_use]
-    pub fn kfd(self, kfd: Kfd) -> Self {
-        Self { kfd, ..self }
-    }
-
-    /// The version that `AMDKFD_IOC_GET_VERSION` answers. It changes that answer only.
-    #[must_use]
-    pub fn kfd_version(self, major: u32, minor: u32) -> Self {
-        Self {
-            kfd_version: (major, minor),
-            ..self
-        }
-    }
-
-    /// MiB of video memory of each GPU instead of the chip's own.
-    #[must_use]
-    pub fn vram_mib(self, mib: u32) -> Self {
-        Self {
-            vram: u64::from(mib) * MIB,
-            ..self
-        }
-    }
-
     /// MiB of the host's memory.
     #[must_use]
     pub fn ram_mib(self, mib: u32) -> Self {
@@ -206,53 +247,122 @@ impl Config {
         }
     }
 
+    /// Remembers that an option was set, if the family does not have it.
+    fn sets(mut self, option: &'static str) -> Self {
+        if self.family.option(option).is_err() {
+            self.foreign.get_or_insert(option);
+        }
+        self
+    }
+
+    /// MiB of video memory of each GPU instead of the chip's own.
+    #[must_use]
+    pub fn vram_mib(self, mib: u32) -> Self {
+        Self {
+            vram: u64::from(mib) * MIB,
+            ..self.sets("vram")
+        }
+    }
+
+    /// How much video memory the host can reach.
+    #[must_use]
+    pub fn cpu_visible_vram(self, cpu_visible: CpuVisible) -> Self {
+        Self {
+            cpu_visible,
+            ..self.sets("cpu_visible_vram")
+        }
+    }
+
     /// Whether GPUs reach each other's memory.
     #[must_use]
     pub fn p2p(self, p2p: bool) -> Self {
-        Self { p2p, ..self }
+        Self {
+            p2p,
+            ..self.sets("p2p")
+        }
+    }
+
+    /// What is at `/dev/kfd`.
+    #[must_use]
+    pub fn kfd(mut self, kfd: Kfd) -> Self {
+        self.options.amd.kfd = kfd;
+        self.sets("kfd")
+    }
+
+    /// The version that `AMDKFD_IOC_GET_VERSION` answers. It changes that answer only.
+    #[must_use]
+    pub fn kfd_version(mut self, major: u32, minor: u32) -> Self {
+        self.options.amd.kfd_version = (major, minor);
+        self.sets("kfd_version")
     }
 
     /// Whether a queue's ring and pointers must be whole allocations of their own, as since Linux 6.12.
     #[must_use]
-    pub fn exact_queues(self, exact_queues: bool) -> Self {
-        Self {
-            exact_queues,
-            ..self
-        }
+    pub fn exact_queues(mut self, exact_queues: bool) -> Self {
+        self.options.amd.exact_queues = exact_queues;
+        self.sets("exact_queues")
     }
 
-    /// The chip's LLVM name: `gfx1100`.
+    /// The chip's name without its family's: of AMD's the LLVM name, `gfx1100`.
     pub fn chip(&self) -> &'static str {
         self.chip
     }
 
+    /// Makes the driver. Errors are the host's.
+    pub(crate) fn start(&self, store: &Arc<Store>) -> Result<Box<dyn Driver>, i32> {
+        (self.family.start)(self, store)
+    }
+
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let value = |option, value: u64, takes| ConfigError::Value {
-            option,
-            value: value.to_string(),
-            takes,
-        };
+        if let Some(foreign) = self.foreign {
+            self.family.option(foreign)?;
+        }
+        let gpus = self.gpus.to_string();
         if self.gpus == 0 || self.gpus > MAX_GPUS {
-            return Err(value("gpus", self.gpus.into(), GPUS));
+            return Err(refused("gpus", &gpus, GPUS));
+        }
+        if self.gpus > self.family.most_gpus {
+            return Err(refused("gpus", &gpus, FEWER));
         }
         if self.ram < 64 * MIB {
-            return Err(value("ram", self.ram / MIB, RAM));
+            return Err(refused("ram", &(self.ram / MIB).to_string(), RAM));
         }
         Ok(())
+    }
+
+    /// Sets one option from its text.
+    fn set(mut self, name: &'static str, value: &str) -> Result<Self, ConfigError> {
+        Ok(match name {
+            "gpus" => self.gpus(number(name, value, GPUS)?),
+            "seed" => self.seed(number(name, value, "a number below 2^64")?),
+            "pace" => self.pace(match value {
+                "thread" => Pace::Thread,
+                "manual" => Pace::Manual,
+                _ => return Err(refused(name, value, "'thread' or 'manual'")),
+            }),
+            "ram" => self.ram_mib(number(name, value, RAM)?),
+            "vram" => self.vram_mib(number(name, value, "a number of MiB")?),
+            "cpu_visible_vram" => self.cpu_visible_vram(match value {
+                "all" => CpuVisible::All,
+                "small" => CpuVisible::Small,
+                "none" => CpuVisible::None,
+                _ => return Err(refused(name, value, "'all', 'small' or 'none'")),
+            }),
+            "p2p" => self.p2p(switch(name, value)?),
+            own => {
+                (self.family.set)(&mut self.options, own, value)?;
+                self
+            }
+        })
     }
 }
 
 const GPUS: &str = "a number from 1 to 8";
-const SEED: &str = "a number below 2^64";
-const PACE: &str = "'thread' or 'manual'";
-const VISIBLE: &str = "'all', 'small' or 'none'";
-const KFD: &str = "'present', 'missing' or 'denied'";
-const VERSION: &str = "two numbers with a dot between: 1.17";
-const VRAM: &str = "a number of MiB";
+const FEWER: &str = "more than a machine has of these GPUs";
 const RAM: &str = "a number of MiB, at least 64";
-const SWITCH: &str = "'on' or 'off'";
 
-fn number<T: FromStr>(
+/// A value that has the form of a number.
+pub(crate) fn number<T: FromStr>(
     option: &'static str,
     value: &str,
     takes: &'static str,
@@ -260,7 +370,8 @@ fn number<T: FromStr>(
     value.parse().map_err(|_| refused(option, value, takes))
 }
 
-fn refused(option: &'static str, value: &str, takes: &'static str) -> ConfigError {
+/// A value that an option does not take.
+pub(crate) fn refused(option: &'static str, value: &str, takes: &'static str) -> ConfigError {
     ConfigError::Value {
         option,
         value: value.into(),
@@ -268,11 +379,12 @@ fn refused(option: &'static str, value: &str, takes: &'static str) -> ConfigErro
     }
 }
 
-fn switch(option: &'static str, value: &str) -> Result<bool, ConfigError> {
+/// `on` or `off`.
+pub(crate) fn switch(option: &'static str, value: &str) -> Result<bool, ConfigError> {
     match value {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(refused(option, value, SWITCH)),
+        _ => Err(refused(option, value, "'on' or 'off'")),
     }
 }
 
@@ -284,40 +396,8 @@ impl FromStr for Config {
         let mut config = Self::new(parts.next().unwrap_or_default())?;
         for part in parts {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            config = match name {
-                "gpus" => config.gpus(number("gpus", value, GPUS)?),
-                "seed" => config.seed(number("seed", value, SEED)?),
-                "pace" => config.pace(match value {
-                    "thread" => Pace::Thread,
-                    "manual" => Pace::Manual,
-                    _ => return Err(refused("pace", value, PACE)),
-                }),
-                "cpu_visible_vram" => config.cpu_visible_vram(match value {
-                    "all" => CpuVisible::All,
-                    "small" => CpuVisible::Small,
-                    "none" => CpuVisible::None,
-                    _ => return Err(refused("cpu_visible_vram", value, VISIBLE)),
-                }),
-                "kfd" => config.kfd(match value {
-                    "present" => Kfd::Present,
-                    "missing" => Kfd::Missing,
-                    "denied" => Kfd::Denied,
-                    _ => return Err(refused("kfd", value, KFD)),
-                }),
-                "kfd_version" => {
-                    let wrong = || refused("kfd_version", value, VERSION);
-                    let (major, minor) = value.split_once('.').ok_or_else(wrong)?;
-                    config.kfd_version(
-                        major.parse().map_err(|_| wrong())?,
-                        minor.parse().map_err(|_| wrong())?,
-                    )
-                }
-                "vram" => config.vram_mib(number("vram", value, VRAM)?),
-                "ram" => config.ram_mib(number("ram", value, RAM)?),
-                "p2p" => config.p2p(switch("p2p", value)?),
-                "exact_queues" => config.exact_queues(switch("exact_queues", value)?),
-                _ => return Err(ConfigError::Option { name: name.into() }),
-            };
+            let name = config.family.option(name)?;
+            config = config.set(name, value)?;
         }
         config.check()?;
         Ok(config)
@@ -326,41 +406,26 @@ impl FromStr for Config {
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "amd-{},gpus={},seed={}", self.chip, self.gpus, self.seed)?;
-        let off = |on: bool| if on { "on" } else { "off" };
+        let (family, chip) = (self.family.name, self.chip);
+        write!(f, "{family}-{chip},gpus={},seed={}", self.gpus, self.seed)?;
         if self.pace == Pace::Manual {
             f.write_str(",pace=manual")?;
+        }
+        if self.ram != RAM_BYTES {
+            write!(f, ",ram={}", self.ram / MIB)?;
         }
         match self.cpu_visible {
             CpuVisible::All => {}
             CpuVisible::Small => f.write_str(",cpu_visible_vram=small")?,
             CpuVisible::None => f.write_str(",cpu_visible_vram=none")?,
         }
-        match self.kfd {
-            Kfd::Present => {}
-            Kfd::Missing => f.write_str(",kfd=missing")?,
-            Kfd::Denied => f.write_str(",kfd=denied")?,
-        }
-        if self.kfd_version != KFD_VERSION {
-            write!(
-                f,
-                ",kfd_version={}.{}",
-                self.kfd_version.0, self.kfd_version.1
-            )?;
-        }
         if self.vram != 0 {
             write!(f, ",vram={}", self.vram / MIB)?;
         }
-        if self.ram != 64 << 30 {
-            write!(f, ",ram={}", self.ram / MIB)?;
-        }
         if !self.p2p {
-            write!(f, ",p2p={}", off(self.p2p))?;
+            f.write_str(",p2p=off")?;
         }
-        if !self.exact_queues {
-            write!(f, ",exact_queues={}", off(self.exact_queues))?;
-        }
-        Ok(())
+        (self.family.write)(&self.options, f)
     }
 }
 
@@ -374,7 +439,7 @@ mod tests {
             "amd-gfx1100,gpus=1,seed=0",
             "amd-gfx942,gpus=8,seed=18446744073709551615,pace=manual",
             "amd-gfx1201,gpus=2,seed=3,cpu_visible_vram=small,kfd=denied,kfd_version=1.14",
-            "amd-gfx1151,gpus=1,seed=0,cpu_visible_vram=none,kfd=missing,vram=64,ram=128,p2p=off,exact_queues=off",
+            "amd-gfx1151,gpus=1,seed=0,ram=128,cpu_visible_vram=none,vram=64,p2p=off,kfd=missing,exact_queues=off",
         ] {
             let config: Config = text.parse().expect(text);
             assert_eq!(config.to_string(), text);
@@ -405,7 +470,7 @@ mod tests {
             ("gfx1100", "no simulated chip is called 'gfx1100'"),
             (
                 "amd-gfx1100,gpu=2",
-                "no option 'gpu'; known: gpus, seed, pace",
+                "no option 'gpu'; known: gpus, seed, pace, ram",
             ),
             ("amd-gfx1100,", "no option ''"),
             (
@@ -426,6 +491,10 @@ mod tests {
             (
                 "amd-gfx1100,kfd_version=1.x",
                 "kfd_version=1.x is not possible",
+            ),
+            (
+                "amd-gfx1100,kfd=gone",
+                "kfd=gone is not possible: 'present', 'missing' or 'denied'",
             ),
             ("amd-gfx1100,ram=63", "ram=63 is not possible"),
             (

@@ -1,14 +1,18 @@
 //! What is between a simulated GPU's engines and the simulated kernel that owns them.
 //!
-//! The kernel makes a [`Engine`] for each hardware queue that a process creates, and steps the engines in an order that a
+//! The kernel makes an [`Engine`] for each hardware queue that a process creates, and steps the engines in an order that a
 //! seed decides, one [`Step`] at a time, while nothing else of the machine moves. Engines read their pointers and their
 //! packets from memory, as the hardware does: what the host has not written there does not exist.
+//!
+//! What a queue is differs: AMD's is a ring with pointers and a doorbell of its own, [`QueueMemory`]; NVIDIA's a channel, whose
+//! entries and put pointer are memory of the process and whose doorbell is one register for all; Adreno's a list of command
+//! objects that the kernel was handed. Each family keeps what its engines need beside [`Host`], which is what they share.
 
 use crate::cache::Caches;
 use crate::exec::Executor;
 use crate::vm::{AddressSpace, PageFault};
 
-/// A queue's memory, as the kernel's create call named it.
+/// The memory of a queue of KFD's, as the create call named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueMemory {
     /// GPU address of the ring.
@@ -47,11 +51,14 @@ pub trait Host {
     fn vm(&self) -> &dyn AddressSpace;
     /// The page tables beside what the GPU's engines share.
     fn parts(&mut self) -> Parts<'_>;
-    /// The GPU's reference clock, in ticks (100 MHz on the chips here).
+    /// The clock that the GPU's timestamps count: of AMD's the reference clock of 100 MHz, of NVIDIA's `PTIMER` in nanoseconds,
+    /// of Adreno the always-on counter of 19.2 MHz.
     fn clock(&self) -> u64;
-    /// An interrupt with the context that the packet named: the event's number in a process's event page.
+    /// An interrupt with what the packet named: of AMD's the event's number in a process's event page, of the others whatever the
+    /// family's kernel knows it by.
     fn interrupt(&mut self, context: u32);
-    /// The last value rung on the queue's doorbell, in the units of its ring.
+    /// What there is to do: of AMD's the last value rung on the queue's doorbell, in the units of its ring; of the others how far
+    /// the kernel knows the queue to have been filled, when it was last told.
     fn doorbell(&self) -> u64;
     /// A number below `below`, from the machine's seed. `below` is at least 1.
     fn random(&mut self, below: u32) -> u32;

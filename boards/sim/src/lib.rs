@@ -19,7 +19,7 @@ pub mod config;
 pub mod engine;
 pub mod exec;
 pub mod machine;
-pub(crate) mod qcom;
 pub mod nv;
+pub(crate) mod qcom;
 pub mod standin;
 pub mod vm;

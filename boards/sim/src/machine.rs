@@ -1,8 +1,8 @@
 //! The machine: its files, its GPUs, and the order in which things happen.
 //!
 //! A machine answers the calls that a process makes of its system: `open`, `ioctl`, `mmap`, reads of sysfs. Behind them are
-//! GPUs with their kernel driver ([`amd::kfd`](crate::amd::kfd)), whose engines move in a thread of the machine, or step by
-//! step with [`Pace::Manual`].
+//! GPUs with their kernel driver (for AMD's, [`amd::kfd`](crate::amd::kfd)), whose engines move in a thread of the machine, or
+//! step by step with [`Pace::Manual`].
 //!
 //! One lock guards everything: a call and a step of an engine exclude each other, and both are short. What they do not
 //! exclude is the process itself: it reads and writes rings, signals, buffers and doorbells whenever it likes, and engines
@@ -25,6 +25,7 @@
 //! until it is freed there; the real kernel is told when it goes, this one is not.
 #![allow(unsafe_code, reason = "calls of a process come with raw addresses")]
 
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -35,36 +36,31 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hcq_uapi::ioctl;
-use hcq_uapi::kfd::{
-    KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_FAIL, KFD_IOC_WAIT_RESULT_TIMEOUT,
-    kfd_ioctl_wait_events_args,
-};
 
 pub use crate::amd::kfd::{EngineRequest, Engines, QueueKind};
 pub use crate::config::{Config, ConfigError, CpuVisible, Kfd, Pace};
 pub use script::{Call, Script};
 
-use crate::amd::kfd::sysfs::{self, Entry, Tree};
-use crate::amd::kfd::{self, FIRST_RENDER_MINOR, Kernel, Turned};
 use crate::engine::Cause;
 use crate::exec::{Dispatch, Executor, Kernel as Program, ShaderMemory};
 use crate::standin::StandIns;
 
 pub(crate) mod clock;
+pub(crate) mod driver;
 mod files;
 mod maps;
 mod memory;
+pub(crate) mod order;
 mod run;
 mod script;
+pub(crate) mod tree;
 pub(crate) mod user;
 
-pub(crate) use files::Files;
+pub(crate) use driver::{Answer, Driver, Ioctl, Map, View};
+pub(crate) use files::FileId;
 pub(crate) use memory::{Block, PAGE, Store};
-
-/// `KFD_EVENT_TIMEOUT_INFINITE`.
-const NO_LIMIT: u32 = u32::MAX;
-/// The number of `AMDKFD_IOC_WAIT_EVENTS`.
-const WAIT_EVENTS: u8 = 0x0C;
+use order::Turned;
+use tree::{Entry, Tree};
 
 /// Those who run programs; the last is asked first.
 struct Executors(Vec<Box<dyn Executor>>);
@@ -92,8 +88,11 @@ impl Executor for Executors {
 }
 
 struct State {
-    kernel: Kernel,
-    files: Files,
+    drivers: Vec<Box<dyn Driver>>,
+    /// Whose turn it is first.
+    first: usize,
+    store: Arc<Store>,
+    files: files::Files,
     maps: maps::Maps,
     scripts: script::Scripts,
     executors: Executors,
@@ -105,15 +104,59 @@ struct State {
 }
 
 impl State {
-    /// One turn. A panic in an engine or in a program that stands in for a kernel must not take the machine down.
+    /// One turn: of the first driver that has something to do, which is the last to be asked next time. A panic in an engine or
+    /// in a program that stands in for a kernel must not take the machine down.
     fn turn(&mut self) -> Turned {
-        let turn = AssertUnwindSafe(|| self.kernel.turn(&mut self.executors));
-        catch_unwind(turn).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().copied();
-            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            self.kernel.halt(text.unwrap_or("a panic"));
-            Turned::Moved
+        let count = self.drivers.len();
+        let mut result = Turned::Idle;
+        for index in (0..count).map(|n| (self.first + n) % count) {
+            let Some(driver) = self.drivers.get_mut(index) else {
+                continue;
+            };
+            let turn = AssertUnwindSafe(|| driver.turn(&mut self.executors));
+            let turned = catch_unwind(turn).unwrap_or_else(|panic| {
+                let text = panic.downcast_ref::<&str>().copied();
+                let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+                driver.halt(text.unwrap_or("a panic"));
+                Turned::Moved
+            });
+            match turned {
+                Turned::Moved => {
+                    self.first = index + 1;
+                    return Turned::Moved;
+                }
+                Turned::Waiting => result = Turned::Waiting,
+                Turned::Idle => {}
+            }
+        }
+        result
+    }
+
+    fn has_queues(&self) -> bool {
+        self.drivers.iter().any(|driver| driver.has_queues())
+    }
+
+    fn driver(&mut self, index: usize) -> Result<&mut dyn Driver, i32> {
+        // Not `as_deref_mut`: the box is what is in the list.
+        match self.drivers.get_mut(index) {
+            Some(driver) => Ok(&mut **driver),
+            None => Err(libc::ENODEV),
+        }
+    }
+
+    fn tree(&mut self) -> &Tree {
+        self.tree.get_or_insert_with(|| {
+            let mut all = Tree::default();
+            for driver in &self.drivers {
+                all.merge(driver.tree());
+            }
+            all
         })
+    }
+
+    /// A path in sysfs as the tree knows it.
+    fn known(&mut self, path: &Path) -> Option<PathBuf> {
+        self.tree().normal(path).map(PathBuf::from)
     }
 }
 
@@ -134,7 +177,11 @@ impl Shared {
 
     /// Wakes those who wait for events, if there is a reason.
     fn tell(&self, state: &mut State) {
-        if state.kernel.take_news() {
+        let mut news = false;
+        for driver in &mut state.drivers {
+            news |= driver.take_news();
+        }
+        if news {
             self.told.notify_all();
         }
     }
@@ -155,12 +202,6 @@ impl std::fmt::Debug for Machine {
     }
 }
 
-/// What a path of a device node is.
-enum Node {
-    Kfd,
-    Render(usize),
-}
-
 impl Machine {
     /// Starts a machine, with a thread for its engines unless its pace is [`Pace::Manual`].
     ///
@@ -170,11 +211,13 @@ impl Machine {
         config.check()?;
         let host = |errno| ConfigError::Host { errno };
         let store = Store::new().map_err(host)?;
-        let kernel = Kernel::new(&config, store).map_err(host)?;
+        let driver = config.start(&store).map_err(host)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                kernel,
-                files: Files::default(),
+                drivers: vec![driver],
+                first: 0,
+                store,
+                files: files::Files::default(),
                 maps: maps::Maps::default(),
                 scripts: script::Scripts::default(),
                 executors: Executors::default(),
@@ -222,51 +265,41 @@ impl Machine {
         self.shared.wake.notify_one();
     }
 
-    fn node(&self, path: &Path) -> Result<Node, i32> {
-        let path = path.to_str().ok_or(libc::ENOENT)?;
-        if path == "/dev/kfd" && self.config.kfd != Kfd::Missing {
-            return Ok(Node::Kfd);
-        }
-        let minor = path.strip_prefix("/dev/dri/renderD").ok_or(libc::ENOENT)?;
-        let minor: u32 = minor.parse().map_err(|_| libc::ENOENT)?;
-        let index = minor.checked_sub(FIRST_RENDER_MINOR).ok_or(libc::ENOENT)?;
-        if index >= self.config.gpus {
-            return Err(libc::ENOENT);
-        }
-        usize::try_from(index)
-            .map(Node::Render)
-            .map_err(|_| libc::ENOENT)
-    }
-
     /// Opens a device node: `/dev/kfd`, `/dev/dri/renderD128` and so on.
     ///
     /// # Errors
     /// The kernel's number, positive: `ENOENT`, `EACCES`, `EMFILE`.
     pub fn open(&self, path: &Path, write: bool) -> Result<i32, i32> {
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
         state.scripts.open(path)?;
-        match self.node(path)? {
-            Node::Kfd if self.config.kfd == Kfd::Denied => Err(libc::EACCES),
-            Node::Kfd => {
-                let file = state.files.open(None, write)?;
-                state.kernel.begin();
-                Ok(file)
-            }
-            Node::Render(index) => state.files.open(Some(index), write),
+        let mut nodes = state.drivers.iter().map(|driver| driver.node(path));
+        let found = (0..)
+            .zip(&mut nodes)
+            .find_map(|(at, node)| Some((at, node?)));
+        let (index, node) = found.ok_or(libc::ENOENT)?;
+        let (number, file) = state.files.open(index, node, write)?;
+        let opened = state.driver(index)?.open(node, file, write);
+        if let Err(errno) = opened {
+            state.files.close(number);
+            return Err(errno);
         }
+        Ok(number)
     }
 
-    /// Closes a file. An unknown number is ignored. With the last `/dev/kfd` the process ends for the GPUs: its queues stop and
-    /// its memory is freed there; what it has mapped stays mapped.
+    /// Closes a file. An unknown number is ignored. What a driver ends with its last file ends; what the process has mapped
+    /// stays mapped.
     pub fn close(&self, file: i32) {
         let mut state = self.lock();
-        if state.files.close(file) {
-            state.kernel.end();
+        if let Some(open) = state.files.close(file)
+            && let Ok(driver) = state.driver(open.driver)
+        {
+            driver.close(open.node, open.id);
         }
         self.done(state);
     }
 
-    /// Makes an `ioctl`.
+    /// Makes an `ioctl`. One that waits does not keep the machine from going on.
     ///
     /// # Safety
     /// `argument` is what this request takes: a pointer to its structure, readable and writable for the request's size; the
@@ -280,79 +313,64 @@ impl Machine {
         let request = u32::try_from(request & 0xFFFF_FFFF).map_err(|_| libc::ENOTTY)?;
         let mut guard = self.lock();
         let state = &mut *guard;
-        if state.files.get(file)?.render.is_some() {
-            // The interface of graphics is not simulated.
-            return Err(libc::ENOTTY);
+        let open = *state.files.get(file)?;
+        state.scripts.ioctl(ioctl::number(request), request)?;
+        let driver = state.drivers.get_mut(open.driver).ok_or(libc::ENODEV)?;
+        let mut call = Ioctl {
+            node: open.node,
+            file: open.id,
+            driver: open.driver,
+            files: &state.files,
+            scripts: &mut state.scripts,
+        };
+        match driver.ioctl(&mut call, request, address) {
+            Ok(Answer::Wait { wait, deadline }) => self.wait(guard, open.driver, wait, deadline),
+            Ok(Answer::Done(value)) => {
+                self.done(guard);
+                Ok(value)
+            }
+            Err(errno) => {
+                self.done(guard);
+                Err(errno)
+            }
         }
-        let number = ioctl::number(request);
-        state.scripts.ioctl(number)?;
-        if number == WAIT_EVENTS {
-            let call = kfd::Call {
-                size: ioctl::size(request),
-                address,
-            };
-            let mut args = call.take()?;
-            let result = self.wait(guard, &mut args);
-            call.give(&args)?;
-            return result.map(|()| 0);
-        }
-        let result = state.kernel.ioctl(&state.files, request, address);
-        self.done(guard);
-        result
     }
 
-    /// `kfd_wait_on_events`. The machine goes on meanwhile.
-    fn wait(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        args: &mut kfd_ioctl_wait_events_args,
-    ) -> Result<(), i32> {
-        let limit = match args.timeout {
-            NO_LIMIT => None,
-            ms => Instant::now().checked_add(Duration::from_millis(ms.into())),
-        };
-        let all = args.wait_for_all != 0;
-        args.wait_result = KFD_IOC_WAIT_RESULT_FAIL;
-        let process = state.kernel.ended;
-        let events = state.kernel.events().ok_or(libc::EBADF)?;
-        let number = events.begin(args.events_ptr, args.num_events)?;
-        let result = loop {
-            let same = state.kernel.ended == process;
-            let Some(events) = state.kernel.events().filter(|_| same) else {
-                return Err(libc::EIO);
-            };
-            match events.result(number, all) {
-                KFD_IOC_WAIT_RESULT_TIMEOUT => {}
-                result => break result,
+    /// A call waits until its driver says that it is over, or its time is up.
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        driver: usize,
+        wait: u64,
+        deadline: Option<Instant>,
+    ) -> Result<i32, i32> {
+        loop {
+            let driver = state.driver(driver)?;
+            if let Some(result) = driver.resume(wait) {
+                return result;
             }
-            let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
-            state = match left {
-                Some(Duration::ZERO) => break KFD_IOC_WAIT_RESULT_TIMEOUT,
-                Some(left) => {
-                    let waited = self.shared.told.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self
-                    .shared
-                    .told
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-            };
-        };
-        let same = state.kernel.ended == process;
-        let Some(events) = state.kernel.events().filter(|_| same) else {
-            return Err(libc::EIO);
-        };
-        let copied = match result {
-            KFD_IOC_WAIT_RESULT_COMPLETE => events.copy(number, args.events_ptr),
-            KFD_IOC_WAIT_RESULT_FAIL => Err(libc::EIO),
-            _ => Ok(()),
-        };
-        events.finish(number);
-        if copied.is_ok() {
-            args.wait_result = result;
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return driver.expire(wait);
+            }
+            state = self.news(state, left);
         }
-        copied
+    }
+
+    /// Waits for something that calls may wait for; at most for so long.
+    fn news<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        limit: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        let told = &self.shared.told;
+        match limit {
+            Some(limit) => {
+                let waited = told.wait_timeout(state, limit);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => told.wait(state).unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Maps memory of a file, shared; `fixed` replaces what is mapped there.
@@ -373,7 +391,7 @@ impl Machine {
     ) -> Result<NonNull<u8>, i32> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let open = state.files.get(file)?.clone();
+        let open = *state.files.get(file)?;
         state.scripts.mmap()?;
         let at = fixed.map_or(0, |address| address.as_ptr().addr());
         let bytes = u64::try_from(len).map_err(|_| libc::ENOMEM)?;
@@ -385,14 +403,27 @@ impl Machine {
             return Err(libc::EACCES);
         }
         let bytes = bytes.checked_next_multiple_of(PAGE).ok_or(libc::ENOMEM)?;
-        let block = match open.render {
-            None => state.kernel.kfd_map(offset, bytes)?,
-            Some(index) => state.kernel.node_map(index, open.id, offset, bytes)?,
+        let map = Map {
+            node: open.node,
+            file: open.id,
+            offset,
+            bytes,
+            fixed: fixed.and_then(|_| u64::try_from(at).ok()),
+            write,
         };
+        let view = state.driver(open.driver)?.mmap(&map)?;
         let len = usize::try_from(bytes).map_err(|_| libc::ENOMEM)?;
         // SAFETY: a fixed range is the caller's by this function's contract.
-        let mapped = unsafe { block.map(fixed, len, read, write) }?;
-        state.maps.add(mapped.as_ptr().addr(), len, block);
+        let mapped = unsafe { view.block.map(fixed, view.offset, len, read, write) }?;
+        let start = mapped.as_ptr().addr();
+        let told = u64::try_from(start).map_err(|_| libc::ENOMEM);
+        let told = told.and_then(|start| state.driver(open.driver)?.mapped(&map, start));
+        if let Err(errno) = told {
+            // SAFETY: the mapping was made just now, and nobody knows of it.
+            unsafe { memory::unmap(mapped, len) }?;
+            return Err(errno);
+        }
+        state.maps.add(start, len, view.block);
         self.done(guard);
         Ok(mapped)
     }
@@ -410,20 +441,35 @@ impl Machine {
         let whole = len.checked_next_multiple_of(page).ok_or(libc::EINVAL)?;
         // SAFETY: the caller's promise.
         unsafe { memory::unmap(address, len) }?;
-        state.maps.remove(address.as_ptr().addr(), whole);
+        let start = address.as_ptr().addr();
+        state.maps.remove(start, whole);
+        if let (Ok(start), Ok(bytes)) = (u64::try_from(start), u64::try_from(whole)) {
+            for driver in &mut state.drivers {
+                driver.munmap(start, bytes);
+            }
+        }
         Ok(())
     }
 
-    /// Waits until a file is readable. `/dev/kfd` has no `poll`, so it always is; a render node has nothing to read ever.
+    /// Waits until a file is readable, or for so long. A file without `poll`, as `/dev/kfd`, always is; a render node has
+    /// nothing to read ever.
     ///
     /// # Errors
     /// The kernel's number, positive: `EBADF`.
     pub fn poll(&self, file: i32, timeout: Duration) -> Result<bool, i32> {
-        let render = self.lock().files.get(file)?.render.is_some();
-        if render {
-            std::thread::sleep(timeout);
+        let end = Instant::now().checked_add(timeout);
+        let mut state = self.lock();
+        loop {
+            let open = *state.files.get(file)?;
+            if state.driver(open.driver)?.readable(open.node, open.id)? {
+                return Ok(true);
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(false);
+            }
+            state = self.news(state, left);
         }
-        Ok(!render)
     }
 
     fn entry<T>(
@@ -433,10 +479,11 @@ impl Machine {
     ) -> Result<T, i32> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let known = sysfs::normal(path).map(PathBuf::from).ok_or(libc::ENOENT)?;
+        let known = state.known(path).ok_or(libc::ENOENT)?;
         state.scripts.read(&known)?;
-        let tree = state.tree.get_or_insert_with(|| sysfs::tree(&state.kernel));
-        let entry = match tree.get(&known) {
+        let tree = state.tree.get_or_insert_default();
+        let text = known.to_str().ok_or(libc::ENOENT)?;
+        let entry = match tree.get(text) {
             Some(Entry::Directory(mut names)) => {
                 state.scripts.keep(&known, &mut names);
                 Some(Entry::Directory(names))
@@ -461,27 +508,35 @@ impl Machine {
         })
     }
 
-    /// The names in a directory of sysfs, or of `/dev` and `/dev/dri`, sorted.
+    /// The names in a directory of sysfs, or of `/dev` and what is below it, sorted.
     ///
     /// # Errors
     /// The kernel's number, positive: `ENOENT`, `ENOTDIR`.
     pub fn list(&self, path: &Path) -> Result<Vec<String>, i32> {
-        match sysfs::normal(path).as_deref() {
-            Some("/dev") => {
-                let kfd = (self.config.kfd != Kfd::Missing).then(|| "kfd".to_owned());
-                return Ok(std::iter::once("dri".to_owned()).chain(kfd).collect());
-            }
-            Some("/dev/dri") => {
-                let minors = FIRST_RENDER_MINOR..FIRST_RENDER_MINOR + self.config.gpus;
-                return Ok(minors.map(|minor| format!("renderD{minor}")).collect());
-            }
-            _ => {}
+        if let Some(path) = tree::plain(path).filter(|path| path.starts_with("/dev")) {
+            return self.list_dev(Path::new(&path));
         }
         self.entry(path, |entry| match entry {
             None => Err(libc::ENOENT),
             Some(Entry::File(_)) => Err(libc::ENOTDIR),
             Some(Entry::Directory(names)) => Ok(names),
         })
+    }
+
+    fn list_dev(&self, path: &Path) -> Result<Vec<String>, i32> {
+        let state = self.lock();
+        let mut names = BTreeSet::new();
+        for node in state.drivers.iter().flat_map(|driver| driver.nodes()) {
+            let Ok(rest) = node.strip_prefix(path) else {
+                continue;
+            };
+            let name = rest.iter().next().ok_or(libc::ENOTDIR)?;
+            names.extend(name.to_str().map(str::to_owned));
+        }
+        if names.is_empty() && path != Path::new("/dev") {
+            return Err(libc::ENOENT);
+        }
+        Ok(names.into_iter().collect())
     }
 
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -503,9 +558,12 @@ impl Machine {
         self.lock().executors.0.push(executor);
     }
 
-    /// Somebody else makes the engines of queues from now on: to watch them, or to replace them.
-    pub fn engines(&self, engines: Box<Engines>) {
-        self.lock().kernel.engines = Some(engines);
+    /// Somebody else makes the engines of KFD's queues from now on: to watch them, or to replace them. `false`: the machine has
+    /// no such queues.
+    pub fn engines(&self, engines: Box<Engines>) -> bool {
+        let mut state = self.lock();
+        let mut drivers = state.drivers.iter_mut();
+        drivers.next().is_some_and(|driver| driver.engines(engines))
     }
 
     /// Adds something that goes wrong.
@@ -519,16 +577,18 @@ impl Machine {
                 errno,
             } => {
                 let call = match call {
-                    Call::Read(path) => {
-                        Call::Read(sysfs::normal(&path).map_or(path, PathBuf::from))
-                    }
+                    Call::Read(path) => Call::Read(state.known(&path).unwrap_or(path)),
                     other => other,
                 };
                 state.scripts.fail(call, nth, times, errno);
             }
-            Script::Late { queue, steps } => state.kernel.late(queue, steps),
+            Script::Late { queue, steps } => {
+                for driver in &mut state.drivers {
+                    driver.late(queue, steps);
+                }
+            }
             Script::Vanish { path } => {
-                let known = sysfs::normal(&path).map_or(path, PathBuf::from);
+                let known = state.known(&path).unwrap_or(path);
                 state.scripts.vanish(known);
             }
         }
@@ -536,7 +596,9 @@ impl Machine {
 
     /// What stopped queues have to say, oldest first: the cause, and the packet in words.
     pub fn reports(&self) -> Vec<String> {
-        self.lock().kernel.reports.clone()
+        let state = self.lock();
+        let all = state.drivers.iter().flat_map(|driver| driver.reports());
+        all.cloned().collect()
     }
 }
 
@@ -545,7 +607,7 @@ impl Drop for Machine {
     fn drop(&mut self) {
         let mut state = self.lock();
         state.stop = true;
-        state.kernel.store.end();
+        state.store.end();
         drop(state);
         self.shared.wake.notify_all();
         let thread = self

@@ -23,11 +23,14 @@ use hcq_uapi::ioctl::{self, Argument};
 use hcq_uapi::kfd;
 
 use super::chip::{self, Chip};
+use super::options::Options;
 use crate::cache::Caches;
 use crate::config::{Config, CpuVisible};
 use crate::engine::{Engine, QueueMemory};
-use crate::machine::{Block, Files, Store, user};
+use crate::machine::order::Order;
+use crate::machine::{Block, Ioctl, Store, user};
 
+mod driver;
 pub(crate) mod event;
 mod fault;
 mod identity;
@@ -36,11 +39,10 @@ mod mtype;
 mod process;
 mod queries;
 mod queue;
-mod schedule;
 pub(crate) mod sysfs;
+mod turn;
 
 pub(crate) use process::Process;
-pub(crate) use schedule::Turned;
 
 /// What kind of ring a queue has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,14 +127,20 @@ impl Gpu {
 
 /// The kernel and its GPUs.
 pub(crate) struct Kernel {
-    pub(crate) config: Config,
+    pub(crate) options: Options,
+    /// GPUs reach each other's memory.
+    pub(crate) p2p: bool,
+    /// Bytes of the host's memory.
+    pub(crate) ram: u64,
     pub(crate) store: Arc<Store>,
     pub(crate) gpus: Vec<Gpu>,
     pub(crate) process: Option<Process>,
     pub(crate) reports: Vec<String>,
     pub(crate) engines: Option<Box<Engines>>,
-    pub(crate) random: fastrand::Rng,
-    pub(crate) order: schedule::Order,
+    pub(crate) order: Order,
+    /// Open files of `/dev/kfd`.
+    opened: u32,
+    waits: driver::Waits,
     /// Processes that have ended. Waits for events of another one than today's end.
     pub(crate) ended: u64,
     told_end: bool,
@@ -151,11 +159,10 @@ impl std::fmt::Debug for Kernel {
 
 impl Kernel {
     pub(crate) fn new(config: &Config, store: Arc<Store>) -> Result<Self, i32> {
-        let chip = chip::find(config.chip).ok_or(libc::EINVAL)?;
-        let vram = if config.vram == 0 {
-            chip.vram
-        } else {
-            config.vram
+        let chip = chip::find(config.chip()).ok_or(libc::EINVAL)?;
+        let vram = match config.vram {
+            0 => chip.vram,
+            vram => vram,
         };
         let visible = match config.cpu_visible {
             CpuVisible::All => vram,
@@ -194,14 +201,17 @@ impl Kernel {
             usable - RESERVED_SYSTEM
         };
         Ok(Self {
-            config: config.clone(),
+            options: config.options.amd,
+            p2p: config.p2p,
+            ram: config.ram,
             store,
             gpus,
             process: None,
             reports: Vec::new(),
             engines: None,
-            random: fastrand::Rng::with_seed(config.seed),
-            order: schedule::Order::default(),
+            order: Order::new(config.seed),
+            opened: 0,
+            waits: driver::Waits::default(),
             ended: 0,
             told_end: true,
             system: Pool {
@@ -216,14 +226,14 @@ impl Kernel {
     }
 
     /// `/dev/kfd` was opened: `kfd_create_process`.
-    pub(crate) fn begin(&mut self) {
+    fn begin(&mut self) {
         if self.process.is_none() {
             self.process = Some(Process::new(self.gpus.len()));
         }
     }
 
     /// The last `/dev/kfd` was closed: queues end, memory is freed.
-    pub(crate) fn end(&mut self) {
+    fn end(&mut self) {
         let Some(process) = self.process.take() else {
             return;
         };
@@ -245,7 +255,7 @@ impl Kernel {
     }
 
     /// Whether something has happened that a wait for events may end for, since this was last asked.
-    pub(crate) fn take_news(&mut self) -> bool {
+    fn news(&mut self) -> bool {
         let ended = !std::mem::replace(&mut self.told_end, true);
         self.events().is_some_and(event::Events::take_news) || ended
     }
@@ -271,7 +281,7 @@ impl Kernel {
 
     /// `kfd_ioctl`, all but `AMDKFD_IOC_WAIT_EVENTS`. Only the number and the size of a request count there; the letter
     /// and the direction do not.
-    pub(crate) fn ioctl(&mut self, files: &Files, request: u32, address: u64) -> Result<i32, i32> {
+    fn call(&mut self, files: &Ioctl<'_>, request: u32, address: u64) -> Result<i32, i32> {
         use kfd::*;
         let call = Call {
             size: ioctl::size(request),
@@ -279,7 +289,7 @@ impl Kernel {
         };
         match ioctl::number(request) {
             0x01 => call.run(|args: &mut kfd_ioctl_get_version_args| {
-                (args.major_version, args.minor_version) = self.config.kfd_version;
+                (args.major_version, args.minor_version) = self.options.kfd_version;
                 Ok(())
             }),
             0x02 => call.run(|args| self.create_queue(args)),
@@ -341,7 +351,7 @@ impl Kernel {
 }
 
 /// The caller's argument.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     /// Bytes that the request names.
     pub(crate) size: usize,

@@ -7,13 +7,19 @@ const FIRST: i32 = 3;
 /// `RLIMIT_NOFILE` as it usually is.
 const MOST: usize = 1024;
 
+/// Which opening of a file it is, for as long as the machine lives: `struct file`, while numbers are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FileId(u64);
+
 /// An open file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// Which opening this is, for as long as the machine lives.
-    pub(crate) id: u64,
-    /// The GPU whose render node it is; `None`: `/dev/kfd`.
-    pub(crate) render: Option<usize>,
+    /// Which opening this is.
+    pub(crate) id: FileId,
+    /// The driver whose node it is.
+    pub(crate) driver: usize,
+    /// The node, as its driver knows it.
+    pub(crate) node: u32,
     /// Opened for writing too.
     pub(crate) write: bool,
 }
@@ -27,16 +33,29 @@ pub(crate) struct Files {
 
 impl Files {
     /// Opens the file under the lowest free number.
-    pub(crate) fn open(&mut self, render: Option<usize>, write: bool) -> Result<i32, i32> {
+    pub(crate) fn open(
+        &mut self,
+        driver: usize,
+        node: u32,
+        write: bool,
+    ) -> Result<(i32, FileId), i32> {
         if self.open.len() >= MOST {
             return Err(libc::EMFILE);
         }
         let free = (FIRST..i32::MAX).find(|number| !self.open.contains_key(number));
         let number = free.ok_or(libc::EMFILE)?;
         self.next += 1;
-        let id = self.next;
-        self.open.insert(number, Open { id, render, write });
-        Ok(number)
+        let id = FileId(self.next);
+        self.open.insert(
+            number,
+            Open {
+                id,
+                driver,
+                node,
+                write,
+            },
+        );
+        Ok((number, id))
     }
 
     /// The open file of a number.
@@ -44,10 +63,8 @@ impl Files {
         self.open.get(&number).ok_or(libc::EBADF)
     }
 
-    /// Closes it. Whether it was the last of `/dev/kfd`.
-    pub(crate) fn close(&mut self, number: i32) -> bool {
-        let closed = self.open.remove(&number);
-        closed.is_some_and(|file| file.render.is_none())
-            && !self.open.values().any(|file| file.render.is_none())
+    /// Closes it; what it was, if it was open.
+    pub(crate) fn close(&mut self, number: i32) -> Option<Open> {
+        self.open.remove(&number)
     }
 }

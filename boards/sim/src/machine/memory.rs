@@ -144,17 +144,30 @@ impl Block {
         }
     }
 
-    /// Maps the first `len` bytes for the host.
+    /// Bytes of it, whole pages.
+    #[allow(dead_code, reason = "drivers differ in what they look at")]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Maps `len` bytes from `from` on for the host. What is outside of the block is not mapped: that is an error.
     ///
     /// # Safety
     /// A fixed range is the caller's, and nothing uses what was mapped there.
     pub(crate) unsafe fn map(
         &self,
         fixed: Option<NonNull<u8>>,
+        from: u64,
         len: usize,
         read: bool,
         write: bool,
     ) -> Result<NonNull<u8>, i32> {
+        let end = u64::try_from(len)
+            .ok()
+            .and_then(|len| from.checked_add(len));
+        if end.is_none_or(|end| end > self.bytes) {
+            return Err(libc::EINVAL);
+        }
         let len = NonZeroUsize::new(len).ok_or(libc::EINVAL)?;
         let mut protection = ProtFlags::empty();
         protection.set(ProtFlags::PROT_READ, read);
@@ -167,7 +180,8 @@ impl Block {
             }
         };
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_NORESERVE | place;
-        let offset = i64::try_from(self.offset).map_err(|_| libc::EINVAL)?;
+        let offset = self.offset.checked_add(from).ok_or(libc::EINVAL)?;
+        let offset = i64::try_from(offset).map_err(|_| libc::EINVAL)?;
         // SAFETY: a new mapping; a fixed range is the caller's by this function's contract.
         let mapped = unsafe { mmap(at, len, protection, flags, &self.store.file, offset) };
         Ok(mapped.map_err(errno)?.cast())

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use crate::amd::kfd::Turned;
+use super::order::Turned;
 
 /// Turns of one hold of the lock.
 const TURNS: u32 = 64;
@@ -56,7 +56,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
             continue;
         }
         let woken;
-        if state.kernel.has_queues() {
+        if state.has_queues() {
             let limit = if since.elapsed() > IDLE {
                 IDLE_NAP
             } else {

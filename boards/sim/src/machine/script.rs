@@ -7,8 +7,13 @@ use std::path::{Path, PathBuf};
 pub enum Call {
     /// `open` of this path.
     Open(PathBuf),
-    /// An `ioctl` of `/dev/kfd` with this number (`_IOC_NR`): 0x02 is `CREATE_QUEUE`.
+    /// An `ioctl` with this number (`_IOC_NR`): of `/dev/kfd`, 0x02 is `CREATE_QUEUE`.
     Ioctl(u8),
+    /// An `ioctl` with this whole request, for those that are no `_IOC` numbers.
+    Request(u32),
+    /// A command inside of an `ioctl` that serves many purposes: the control command or the class of an object that an `ioctl`
+    /// of NVIDIA's resource manager names.
+    Command(u32),
     /// `mmap` of a file.
     Mmap,
     /// A read or listing of this sysfs path, or of what is below it.
@@ -94,8 +99,13 @@ impl Scripts {
         self.count(|call| matches!(call, Call::Open(this) if this == path))
     }
 
-    pub(crate) fn ioctl(&mut self, number: u8) -> Result<(), i32> {
-        self.count(|call| *call == Call::Ioctl(number))
+    pub(crate) fn ioctl(&mut self, number: u8, request: u32) -> Result<(), i32> {
+        self.count(|call| *call == Call::Ioctl(number) || *call == Call::Request(request))
+    }
+
+    #[allow(dead_code, reason = "drivers differ in what they look at")]
+    pub(crate) fn command(&mut self, command: u32) -> Result<(), i32> {
+        self.count(|call| *call == Call::Command(command))
     }
 
     pub(crate) fn mmap(&mut self) -> Result<(), i32> {
@@ -125,10 +135,16 @@ mod tests {
         let mut scripts = Scripts::default();
         scripts.fail(Call::Ioctl(2), 3, 2, libc::ENOMEM);
         scripts.fail(Call::Mmap, 1, u32::MAX, libc::EPERM);
-        let results: Vec<_> = (0..6).map(|_| scripts.ioctl(2)).collect();
+        let results: Vec<_> = (0..6).map(|_| scripts.ioctl(2, 0x102)).collect();
         let failed = Err(libc::ENOMEM);
         assert_eq!(results, [Ok(()), Ok(()), failed, failed, Ok(()), Ok(())]);
-        assert_eq!(scripts.ioctl(3), Ok(()));
+        assert_eq!(scripts.ioctl(3, 0x103), Ok(()));
+        scripts.fail(Call::Request(0x3000_0001), 1, 1, libc::EIO);
+        scripts.fail(Call::Command(0x104), 1, 1, libc::EAGAIN);
+        assert_eq!(scripts.ioctl(1, 0x1), Ok(()));
+        assert_eq!(scripts.ioctl(1, 0x3000_0001), Err(libc::EIO));
+        assert_eq!(scripts.command(0x103), Ok(()));
+        assert_eq!(scripts.command(0x104), Err(libc::EAGAIN));
         for _ in 0..9 {
             assert_eq!(scripts.mmap(), Err(libc::EPERM));
         }

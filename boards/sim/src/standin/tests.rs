@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::cache::tests::Pages;
 use crate::cache::{Caches, Levels};
-use crate::exec::ScratchMemory;
+use crate::exec::{AmdRegisters, ScratchMemory};
 use crate::vm::{Need, PageFaultReason};
 
 const BASE: u64 = 0x7000_0000_0000;
@@ -122,7 +122,7 @@ fn the_table_is_that_of_the_objects() {
         }
         text += "    ]),\n";
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/standin/table.rs");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/standin/table/amd.rs");
     let file = std::fs::read_to_string(&path).expect("the table is there");
     let mark = "static TABLE: &[(&str, &[Row])] = &[\n";
     let start = file.find(mark).expect("the table begins") + mark.len();
@@ -164,10 +164,6 @@ impl Bench {
         let dispatch = Dispatch {
             target: object.target,
             program: CODE,
-            rsrc1: d.rsrc1,
-            rsrc2: d.rsrc2,
-            rsrc3: d.rsrc3,
-            user_data,
             groups: [1; 3],
             start: [0; 3],
             local: [64, 1, 1],
@@ -179,6 +175,12 @@ impl Bench {
             local_memory: d.group_bytes,
             scratch: None,
             xcc: (0, 1),
+            registers: Registers::Amd(AmdRegisters {
+                rsrc1: d.rsrc1,
+                rsrc2: d.rsrc2,
+                rsrc3: d.rsrc3,
+                user_data,
+            }),
         };
         Some(Self {
             vm,
@@ -514,6 +516,13 @@ fn code_at_the_end_of_memory_is_found_and_nothing_past_it_is_missed() {
     assert!(b.prepare().expect("it is mapped").is_some());
 }
 
+fn amd(dispatch: &mut Dispatch) -> &mut AmdRegisters {
+    match &mut dispatch.registers {
+        Registers::Amd(registers) => registers,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn registers_are_those_of_the_descriptor() {
     let Some(b) = Bench::new("stock-gfx1100.co", "fill") else {
@@ -528,22 +537,22 @@ fn registers_are_those_of_the_descriptor() {
     };
     // What a driver or the kernel may add.
     for change in [
-        (&|d: &mut Dispatch| d.rsrc1 |= 1 << 20) as &dyn Fn(&mut Dispatch),
-        &|d| d.rsrc2 |= 5 << 15,
-        &|d| d.rsrc2 |= 1 << 6,
+        (&|d: &mut Dispatch| amd(d).rsrc1 |= 1 << 20) as &dyn Fn(&mut Dispatch),
+        &|d| amd(d).rsrc2 |= 5 << 15,
+        &|d| amd(d).rsrc2 |= 1 << 6,
         &|d| d.local_memory = 4096,
     ] {
         assert!(launch(change).expect("it is a good launch"));
     }
     type Change<'a> = &'a dyn Fn(&mut Dispatch);
     let cases: [(Change<'_>, &str); 7] = [
-        (&|d| d.rsrc1 ^= 1, "COMPUTE_PGM_RSRC1"),
-        (&|d| d.rsrc2 ^= 1 << 7, "COMPUTE_PGM_RSRC2"),
-        (&|d| d.rsrc2 ^= 1 << 1, "COMPUTE_PGM_RSRC2"),
-        (&|d| d.rsrc3 ^= 1 << 4, "COMPUTE_PGM_RSRC3"),
+        (&|d| amd(d).rsrc1 ^= 1, "COMPUTE_PGM_RSRC1"),
+        (&|d| amd(d).rsrc2 ^= 1 << 7, "COMPUTE_PGM_RSRC2"),
+        (&|d| amd(d).rsrc2 ^= 1 << 1, "COMPUTE_PGM_RSRC2"),
+        (&|d| amd(d).rsrc3 ^= 1 << 4, "COMPUTE_PGM_RSRC3"),
         (&|d| d.wave = 64, "waves of 64 lanes for code of 32"),
-        (&|d| d.user_data.truncate(3), "3 user registers"),
-        (&|d| d.user_data[2] |= 2, "scalar loads ignore"),
+        (&|d| amd(d).user_data.truncate(3), "3 user registers"),
+        (&|d| amd(d).user_data[2] |= 2, "scalar loads ignore"),
     ];
     for (change, text) in cases {
         let cause = launch(change).expect_err(text);
@@ -557,7 +566,7 @@ fn registers_are_those_of_the_descriptor() {
         b.program.descriptor.packet_register(),
     ] {
         let at = at.expect("it takes both") as usize;
-        let cause = launch(&|d| d.user_data[at + 1] = 0).expect_err("no memory");
+        let cause = launch(&|d| amd(d).user_data[at + 1] = 0).expect_err("no memory");
         assert!(matches!(cause, Cause::Memory(_)), "{cause}");
     }
     let Some(mut b) = Bench::new("reduce-gfx942.co", "reduce") else {

@@ -3,7 +3,7 @@
 use super::Cause;
 use super::chip::{Chip, Generation, Vgprs};
 use super::registers::{self, Registers};
-use crate::exec::{Dispatch, ScratchMemory};
+use crate::exec::{self, AmdRegisters, Dispatch, ScratchMemory};
 
 /// Bits of `COMPUTE_DISPATCH_INITIATOR` (`gc_*_sh_mask.h`).
 mod initiator {
@@ -215,17 +215,19 @@ pub(super) fn plan(chip: &'static Chip, request: Request) -> Result<Plan, Cause>
         dispatch: Dispatch {
             target: chip.target,
             program: request.program,
-            rsrc1: request.rsrc1,
-            rsrc2: request.rsrc2,
-            rsrc3: request.rsrc3,
             scratch: scratch(chip, &request)?,
-            user_data: request.user_data,
             groups,
             start,
             local,
             wave,
             local_memory,
             xcc: request.xcc,
+            registers: exec::Registers::Amd(AmdRegisters {
+                rsrc1: request.rsrc1,
+                rsrc2: request.rsrc2,
+                rsrc3: request.rsrc3,
+                user_data: request.user_data,
+            }),
         },
         edge,
     })

@@ -68,7 +68,7 @@ impl Kernel {
     }
 
     /// An engine, or somebody's program in it, has broken down: every queue stops, and the process is told as after a hang.
-    pub(crate) fn halt(&mut self, why: &str) {
+    pub(super) fn stop_all(&mut self, why: &str) {
         self.reports
             .push(format!("the engines have stopped: {why}"));
         for index in 0..self.gpus.len() {

@@ -9,11 +9,12 @@ use hcq_uapi::kfd::{
     kfd_ioctl_unmap_memory_from_gpu_args, mmap_offset, mmap_parts,
 };
 
+use super::driver::gpu_of;
 use super::mtype::mtype;
 use super::process::{DOORBELL_BYTES, DOORBELL_MIRROR, Kind, MAX_QUEUES, Memory, lowest_free};
 use super::{Gpu, Kernel, Pool};
 use crate::cache::Levels;
-use crate::machine::{Block, Files, PAGE, user};
+use crate::machine::{Block, FileId, Ioctl, PAGE, user};
 use crate::vm::{Backing, Heap, Mapping, Owner};
 
 /// `VRAM_AVAILABLITY_ALIGN`.
@@ -49,30 +50,30 @@ impl Kernel {
     /// `kfd_ioctl_acquire_vm`.
     pub(super) fn acquire_vm(
         &mut self,
-        files: &Files,
+        files: &Ioctl<'_>,
         args: &kfd_ioctl_acquire_vm_args,
     ) -> Result<(), i32> {
         let fd = i32::try_from(args.drm_fd).map_err(|_| libc::EINVAL)?;
-        let open = files.get(fd).map_err(|_| libc::EINVAL)?;
+        let (node, file) = files.file(fd).ok_or(libc::EINVAL)?;
         let index = self.gpu(args.gpu_id)?;
         let process = self.process()?;
         let used = process
             .devices
             .iter()
-            .any(|device| device.node == Some(open.id));
+            .any(|device| device.node == Some(file));
         let device = process.devices.get_mut(index).ok_or(libc::EINVAL)?;
         if let Some(node) = device.node {
-            return if node == open.id {
+            return if node == file {
                 Ok(())
             } else {
                 Err(libc::EBUSY)
             };
         }
         // `amdgpu_file_to_fpriv`: the file is a render node; `init_kfd_vm`: its address space is not in use.
-        if open.render != Some(index) || used {
+        if gpu_of(node) != Some(index) || used {
             return Err(libc::EINVAL);
         }
-        device.node = Some(open.id);
+        device.node = Some(file);
         Ok(())
     }
 
@@ -398,9 +399,9 @@ impl Kernel {
         let vram = memory.kind == Kind::Vram && !home.chip.apu;
         let on_card = vram || matches!(memory.kind, Kind::Doorbell | Kind::Mmio);
         if owner.0 != peer && !gpu.chip.apu && on_card {
-            let hive = vram && home.chip.xgmi && gpu.chip.xgmi && self.config.p2p;
+            let hive = vram && home.chip.xgmi && gpu.chip.xgmi && self.p2p;
             // `amdgpu_device_is_peer_accessible`.
-            let bus = self.config.p2p && home.visible != 0 && home.visible == home.vram;
+            let bus = self.p2p && home.visible != 0 && home.visible == home.vram;
             if !hive && !bus {
                 return Err(libc::EINVAL);
             }
@@ -454,7 +455,7 @@ impl Kernel {
     pub(crate) fn node_map(
         &mut self,
         index: usize,
-        node: u64,
+        node: FileId,
         offset: u64,
         len: u64,
     ) -> Result<Arc<Block>, i32> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::event::Events;
 use super::queue::Queue;
-use crate::machine::Block;
+use crate::machine::{Block, FileId};
 use crate::vm::{Backing, PageTable};
 
 /// `KFD_MAX_NUM_OF_QUEUES_PER_PROCESS`: doorbells of a process on a GPU too.
@@ -33,7 +33,7 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct Device {
     /// The open render node whose address space this is; `None` until `AMDKFD_IOC_ACQUIRE_VM`.
-    pub(crate) node: Option<u64>,
+    pub(crate) node: Option<FileId>,
     pub(crate) table: PageTable,
     /// `alloc_idr`.
     pub(crate) memory: BTreeMap<u32, Memory>,

@@ -39,7 +39,7 @@ pub(crate) struct Queue {
     /// Ring, read pointer, write pointer, end-of-pipe buffer and save area, as far as there are any.
     held: Vec<(Held, Owner)>,
     pub(super) engine: Option<Box<dyn Engine>>,
-    pub(super) turn: super::schedule::Turn,
+    pub(super) turn: crate::machine::order::Turn,
     /// It faulted, or its GPU was reset.
     pub(super) stopped: bool,
 }
@@ -150,7 +150,7 @@ impl Kernel {
         }
         let doorbells = self.doorbells(index)?;
         let mut held = Vec::new();
-        if self.config.exact_queues
+        if self.options.exact_queues
             && let Err(errno) = self.acquire(index, kind, chip, args, &mut held)
         {
             self.release(index, &held);
@@ -416,7 +416,7 @@ impl Kernel {
             .get(&args.queue_id)
             .ok_or(libc::EFAULT)?;
         let index = queue.device;
-        if args.ring_base_address != 0 && self.config.exact_queues {
+        if args.ring_base_address != 0 && self.options.exact_queues {
             let ring = self
                 .hold(index, args.ring_base_address, ring_bytes)
                 .map_err(|_| libc::EFAULT)?;

@@ -1,12 +1,11 @@
 //! What sysfs tells of the GPUs: the topology of `kfd_topology.c`, the render nodes' devices of `amdgpu`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 
 use super::{Gpu, Kernel, identity};
 use crate::amd::chip::{CacheKind, Chip};
-use crate::config::Kfd;
+use crate::amd::options::Kfd;
+use crate::machine::tree::Tree;
 
 mod links;
 
@@ -28,79 +27,6 @@ const REVISION_SHIFT: u32 = 22;
 /// Processor numbers of GPUs begin here: `gpu_processor_id_low`.
 const FIRST_PROCESSOR: u32 = 0x8000_1000;
 
-/// Files and their text, by path.
-#[derive(Debug)]
-pub(crate) struct Tree {
-    files: BTreeMap<String, String>,
-}
-
-/// What is at a path.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Entry<'a> {
-    File(&'a str),
-    /// The names in it, sorted.
-    Directory(Vec<String>),
-}
-
-impl Tree {
-    /// What is at a path; `None` if there is nothing.
-    pub(crate) fn get(&self, path: &Path) -> Option<Entry<'_>> {
-        let path = normal(path)?;
-        if let Some(text) = self.files.get(&path) {
-            return Some(Entry::File(text));
-        }
-        let prefix = if path == "/" {
-            path
-        } else {
-            format!("{path}/")
-        };
-        let mut names: Vec<String> = Vec::new();
-        for (file, _) in self.files.range(prefix.clone()..) {
-            let Some(rest) = file.strip_prefix(&prefix) else {
-                break;
-            };
-            let name = rest.split('/').next().unwrap_or(rest);
-            if names.last().is_none_or(|last| last != name) {
-                names.push(name.into());
-            }
-        }
-        // Empty directories have a nameless file in them.
-        let exists = !names.is_empty();
-        names.retain(|name| !name.is_empty());
-        names.sort();
-        names.dedup();
-        exists.then_some(Entry::Directory(names))
-    }
-
-    fn add(&mut self, path: String, text: String) {
-        self.files.insert(path, text);
-    }
-
-    fn directory(&mut self, path: &str) {
-        self.files.insert(format!("{path}/"), String::new());
-    }
-}
-
-/// The path as the tree knows it: links followed, no doubled or final slashes.
-pub(crate) fn normal(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    for part in path
-        .to_str()?
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".")
-    {
-        text.push('/');
-        text.push_str(part);
-    }
-    if text.is_empty() {
-        text.push('/');
-    }
-    Some(match text.strip_prefix(CLASS_LINK) {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{CLASS}{rest}"),
-        _ => text,
-    })
-}
-
 /// Lines of `name value`.
 struct Lines(String);
 
@@ -112,13 +38,12 @@ impl Lines {
 }
 
 pub(crate) fn tree(kernel: &Kernel) -> Tree {
-    let mut tree = Tree {
-        files: BTreeMap::new(),
-    };
+    let mut tree = Tree::default();
+    tree.link(CLASS_LINK, CLASS);
     for gpu in &kernel.gpus {
         device(gpu, &mut tree);
     }
-    if kernel.config.kfd == Kfd::Missing {
+    if kernel.options.kfd == Kfd::Missing {
         return tree;
     }
     // The kernel chooses the major.
@@ -260,7 +185,7 @@ fn hive(gpu: &Gpu) -> u64 {
 
 fn host_node(kernel: &Kernel, tree: &mut Tree) {
     let path = node_files(tree, 0, 0, "");
-    bank(tree, &path, 0, kernel.config.ram, 0, 0);
+    bank(tree, &path, 0, kernel.ram, 0, 0);
     let links = links::add(kernel, None, &path, tree);
     let text = properties(&Node {
         cores: HOST_CORES,

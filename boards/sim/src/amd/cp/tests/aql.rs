@@ -84,7 +84,7 @@ fn a_kernel_runs_and_completes() {
         assert_eq!(dispatch.groups, [3, 2, 3]);
         assert_eq!(dispatch.local, [4, 2, 2]);
         assert_eq!(dispatch.program, CODE);
-        assert_eq!(dispatch.user_data, [lo(KERNARG), hi(KERNARG)]);
+        assert_eq!(amd(dispatch).user_data, [lo(KERNARG), hi(KERNARG)]);
         assert_eq!(rig.memory.get64(SIGNAL + 8), 0);
         assert_eq!(rig.memory.get64(DATA), 9);
         assert_eq!(rig.interrupts, [9]);
@@ -114,7 +114,7 @@ fn user_registers_come_in_the_order_of_the_abi() {
         .flat_map(|&value| [lo(value), hi(value)])
         .chain([24])
         .collect::<Vec<_>>();
-    assert_eq!(log[1].0.user_data, want);
+    assert_eq!(amd(&log[1].0).user_data, want);
     // The queue's scratch descriptor goes first.
     let mut rig = self::rig("gfx1100", 1, 2);
     descriptor(&rig, 1 | 1 << 3, 6 << 1);
@@ -122,7 +122,7 @@ fn user_registers_come_in_the_order_of_the_abi() {
     rig.submit(&kernel(0, [1, 1, 1], [1, 1, 1], 0));
     rig.finish();
     let want = [lo(DATA), hi(DATA), 3, 4, lo(KERNARG), hi(KERNARG)];
-    assert_eq!(rig.log()[0].0.user_data, want);
+    assert_eq!(amd(&rig.log()[0].0).user_data, want);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn arguments_come_in_registers_where_they_can() {
     rig.finish();
     let dispatch = &rig.log()[0].0;
     assert_eq!(dispatch.program, CODE + 0x100);
-    assert_eq!(dispatch.user_data, [lo(KERNARG), hi(KERNARG), 3, 4]);
+    assert_eq!(amd(dispatch).user_data, [lo(KERNARG), hi(KERNARG), 3, 4]);
     let mut rig = self::rig("gfx1201", 1, 3);
     descriptor(&rig, KERNARG_PTR | preload, 4 << 1);
     rig.submit(&kernel(0, [1, 1, 1], [1, 1, 1], 0));

@@ -23,9 +23,9 @@ fn each_group_runs_once() {
         let (dispatch, _) = &log[0];
         assert_eq!(dispatch.target, target);
         assert_eq!(dispatch.program, CODE);
-        assert_eq!(dispatch.rsrc1, 0xC0 << 12);
-        assert_eq!(dispatch.rsrc2, 0x88);
-        assert_eq!(dispatch.user_data, [lo(DATA), hi(DATA), 0, 0]);
+        assert_eq!(amd(dispatch).rsrc1, 0xC0 << 12);
+        assert_eq!(amd(dispatch).rsrc2, 0x88);
+        assert_eq!(amd(dispatch).user_data, [lo(DATA), hi(DATA), 0, 0]);
         assert_eq!((dispatch.groups, dispatch.start), ([5, 3, 4], [0; 3]));
         assert_eq!((dispatch.local, dispatch.wave), ([64, 1, 1], 64));
         assert_eq!((dispatch.local_memory, dispatch.scratch), (0, None));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::cache::Caches;
 use crate::engine::{Cause, Engine, Host, Parts, QueueMemory, Step};
-use crate::exec::{Dispatch, Executor, Kernel, ShaderMemory};
+use crate::exec::{AmdRegisters, Dispatch, Executor, Kernel, ShaderMemory};
 use crate::vm::{AddressSpace, Extent, Heap, Mtype, Need, PageFault, PageFaultReason};
 
 /// Where memory begins.
@@ -90,6 +90,11 @@ impl AddressSpace for Memory {
     }
 }
 
+/// The registers of a launch.
+pub(super) fn amd(dispatch: &Dispatch) -> &AmdRegisters {
+    dispatch.registers.amd().expect("a launch of AMD's")
+}
+
 /// What happened, in order.
 pub(super) type Log = Arc<Mutex<Vec<(Dispatch, [u32; 3])>>>;
 
@@ -143,7 +148,7 @@ impl Kernel for Program {
         let dispatch = &self.dispatch;
         self.log.lock().unwrap().push((dispatch.clone(), group));
         let pointer = |at: usize| {
-            let word = |at| u64::from(dispatch.user_data.get(at).copied().unwrap_or_default());
+            let word = |at| u64::from(amd(dispatch).user_data.get(at).copied().unwrap_or_default());
             word(at) | word(at + 1) << 32
         };
         let [x, y, z] = group.map(u64::from);

@@ -101,7 +101,7 @@ pub(super) fn add(kernel: &Kernel, gpu: Option<&Gpu>, node: &str, tree: &mut Tre
     for peer in kernel.gpus.iter().filter(|peer| peer.index != gpu.index) {
         let (from, to) = (gpu.index + 1, peer.index + 1);
         if gpu.chip.xgmi {
-            if kernel.config.p2p {
+            if kernel.p2p {
                 io.push(Link {
                     kind: XGMI,
                     from,
@@ -112,7 +112,7 @@ pub(super) fn add(kernel: &Kernel, gpu: Option<&Gpu>, node: &str, tree: &mut Tre
                     flags: ENABLED,
                 });
             }
-        } else if kernel.config.p2p && peer.large_bar() && !gpu.chip.apu {
+        } else if kernel.p2p && peer.large_bar() && !gpu.chip.apu {
             p2p.push(Link {
                 from,
                 to,

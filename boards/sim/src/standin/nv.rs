@@ -1,0 +1,114 @@
+//! What a launch of NVIDIA's has to agree with, and where its arguments are.
+
+use super::{Given, part};
+use crate::engine::Cause;
+use crate::exec::{ConstantBank, Dispatch, NvRegisters, ShaderMemory};
+
+/// What a program of a cubin needs: `.nv.info` of its section, and its code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// Registers of a thread: `EIATTR_REGCOUNT`, `sh_info` of the code's section.
+    pub(super) registers: u32,
+    /// Barriers of a work-group.
+    pub(super) barriers: u32,
+    /// Bytes of shared memory that the program declares: `.nv.shared.*`.
+    pub(super) shared_bytes: u32,
+    /// Bytes of a thread's own memory: `EIATTR_MIN_STACK_SIZE`, `EIATTR_FRAME_SIZE`.
+    pub(super) thread_bytes: u32,
+    /// Where the arguments begin in constant bank 0, and their bytes: `EIATTR_PARAM_CBANK`.
+    pub(super) parameters: (u32, u32),
+    /// Where the program reads the sizes of its group and of the grid (in groups) in constant bank 0: six words; `None` if it
+    /// does not.
+    pub(super) sizes: Option<u32>,
+    /// Constant banks that the program reads, one bit each; bank 0 is always one.
+    pub(super) banks: u8,
+}
+
+/// Lanes of a warp.
+const WARP: u32 = 32;
+
+impl Needs {
+    /// Bytes of bank 0 that the program may read.
+    fn bank0(&self) -> u32 {
+        let (at, bytes) = self.parameters;
+        let sizes = self.sizes.map_or(0, |at| at.saturating_add(24));
+        at.saturating_add(bytes).max(sizes)
+    }
+
+    /// Whether the launch is one for this program; why not, in words.
+    pub(super) fn check(&self, dispatch: &Dispatch, registers: &NvRegisters) -> Result<(), String> {
+        if dispatch.wave != WARP {
+            return Err(format!("warps of {} threads", dispatch.wave));
+        }
+        let enough = [
+            ("registers", registers.registers, self.registers),
+            ("barriers", registers.barriers, self.barriers),
+            (
+                "bytes of shared memory",
+                dispatch.local_memory,
+                self.shared_bytes,
+            ),
+            (
+                "bytes of a thread's own memory",
+                registers.thread_bytes,
+                self.thread_bytes,
+            ),
+        ];
+        for (what, given, needed) in enough {
+            if given < needed {
+                return Err(format!("{given} {what}; the program needs {needed}"));
+            }
+        }
+        if self.thread_bytes > 0 && registers.thread_memory.is_none() {
+            return Err("the channel has no memory for the threads' own".into());
+        }
+        for (number, bank) in registers.banks.iter().enumerate() {
+            let needed = number == 0 || self.banks >> number & 1 != 0;
+            let least = if number == 0 { self.bank0() } else { 0 };
+            match bank {
+                None if needed => {
+                    return Err(format!(
+                        "constant bank {number}, which the program reads, is not valid"
+                    ));
+                }
+                Some(bank) if bank.bytes < least => {
+                    return Err(format!(
+                        "constant bank {number} has {} bytes; the program reads {least}",
+                        bank.bytes
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the program's arguments, and its sizes if it looks at them, through the constant cache.
+    pub(super) fn given(
+        &self,
+        dispatch: &Dispatch,
+        registers: &NvRegisters,
+        memory: &mut dyn ShaderMemory,
+    ) -> Result<Given, Cause> {
+        let (at, bytes) = self.parameters;
+        let mut given = Given::new(dispatch, bytes);
+        let [Some(ConstantBank { address, .. }), ..] = registers.banks else {
+            return Err(Cause::Launch("constant bank 0 is not valid".into()));
+        };
+        if !given.arguments.is_empty() {
+            memory.load_scalar(address.wrapping_add(at.into()), &mut given.arguments)?;
+        }
+        if let Some(at) = self.sizes {
+            let mut sizes = [0; 24];
+            memory.load_scalar(address.wrapping_add(at.into()), &mut sizes)?;
+            let word = |at| u32::from_le_bytes(part(&sizes, at));
+            given.local = [0, 4, 8].map(word);
+            let groups = [12, 16, 20].map(word);
+            given.grid = std::array::from_fn(|d| {
+                let of = |sizes: &[u32; 3]| sizes.get(d).copied().unwrap_or(1);
+                of(&given.local).wrapping_mul(of(&groups))
+            });
+        }
+        Ok(given)
+    }
+}
