@@ -12,7 +12,8 @@ use crate::kernel::{
 
 /// Bytes of a constant register.
 const VEC4: u32 = 16;
-/// Where the work-group's size is among the compiler's parameters, in words.
+/// Where the work-group's size is among the compiler's parameters, in words: `local_group_size_x` of `ir3_driver_params_cs`. The
+/// number of work-groups, `num_work_groups_x`, is the first of them.
 const LOCAL_SIZE_WORD: u32 = 8;
 /// `branchstack_size` of A6xx.
 const BRANCH_STACK: u32 = 64;
@@ -55,6 +56,8 @@ pub struct Variant<'d> {
     pub arguments_offset: u32,
     /// `allocs.consts[IR3_CONST_ALLOC_DRIVER_PARAMS]`, offset and size in constant registers.
     pub driver_params: (u32, u32),
+    /// Whether it reads `num_work_groups` of [`driver_params`](Self::driver_params); of no account if there are none.
+    pub group_count: bool,
     /// `image_mapping.tex_to_image`, as many as `num_tex`: which texture is in each texture register.
     pub textures: &'d [u8],
 }
@@ -140,6 +143,7 @@ impl Variant<'_> {
         max_const_offset: 0,
         arguments_offset: 0,
         driver_params: (0, 0),
+        group_count: false,
         textures: &[],
     };
 
@@ -166,6 +170,12 @@ impl Variant<'_> {
                 .filter(|c| *c < NO_REGISTER)
                 .ok_or(VariantError::Constants { end })?
         };
+        // In front of the size, if there is one.
+        let group_count = match group_size {
+            NO_REGISTER => NO_REGISTER,
+            _ if !self.group_count => NO_REGISTER,
+            size => size.saturating_sub(LOCAL_SIZE_WORD as u8),
+        };
         let end = u64::from(self.constlen) * u64::from(VEC4);
         if end > CONSTANT_BYTES.into() {
             return Err(VariantError::Constants { end });
@@ -178,6 +188,7 @@ impl Variant<'_> {
         Ok(Kernel {
             style: Style::Ir3 {
                 group_id: self.work_group_id,
+                group_count,
                 group_size,
                 local_id: self.local_invocation_id,
             },

@@ -33,6 +33,8 @@ pub enum Style {
     Ir3 {
         /// Register of the work-group's id.
         group_id: u8,
+        /// Constant of the number of work-groups, in words of the argument block.
+        group_count: u8,
         /// Constant of the work-group's size, in words of the argument block.
         group_size: u8,
         /// Register of the work-item's id.

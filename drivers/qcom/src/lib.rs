@@ -6,6 +6,7 @@
 //! | [`device`] | one GPU as a process uses it, and the private memory of its programs |
 //! | [`container`] | programs in the container of Qualcomm's OpenCL compiler |
 //! | [`ir3`] | programs that Mesa's ir3 compiler makes |
+//! | [`bundle`] | several of these in a file |
 //! | [`kernel`] | what a launch needs to know of a program: registers, arguments, constants, images |
 //! | [`image`] | descriptors of textures and storage images, samplers, border colours |
 //! | [`pm4`] | packets of the command processor, the compute queue that records them, submission |
@@ -80,8 +81,8 @@
 //! - Chips other than A618, A630, A640, A643, A650, A660 and A690. Of A7xx there is the packet that its events take, and no
 //!   more: its compute registers are others.
 //! - Signals of 64 bits: events write and waits compare 32, and a larger value is refused.
-//! - In ir3 programs: parameters of the compiler other than the work-group's size, bindless images and buffers, constant
-//!   data and UBOs beside the arguments, an early preamble.
+//! - In ir3 programs: parameters of the compiler other than the work-group's size and the number of groups, bindless images and
+//!   buffers, constant data and UBOs beside the arguments, an early preamble.
 //! - In OpenCL containers: samplers whose kind is in the file. There is no public description of them; a program with one
 //!   gets [`Sampler::TEXELS`](image::Sampler::TEXELS).
 //! - Images that are tiled, compressed, or of other than two dimensions; mipmaps.
@@ -105,6 +106,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod bundle;
 pub mod chips;
 pub mod container;
 pub mod device;

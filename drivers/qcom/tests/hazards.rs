@@ -29,6 +29,7 @@ fn private() -> PrivateMemory {
 
 const IR3: Style = Style::Ir3 {
     group_id: 0xc0,
+    group_count: 0xfc,
     group_size: 0x20,
     local_id: 0,
 };

@@ -135,6 +135,7 @@ fn with_program<R>(device: &Device, open_cl: bool, run: impl FnOnce(&Program<'_>
         } else {
             Style::Ir3 {
                 group_id: NO_REGISTER,
+                group_count: 0x28,
                 group_size: 0x30,
                 local_id: 4,
             }

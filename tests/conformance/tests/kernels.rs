@@ -52,3 +52,41 @@ fn amd_objects_are_what_clang_makes_of_their_source() {
     }
     assert_eq!(compared, 7);
 }
+
+#[test]
+fn adreno_programs_are_what_ir3_makes_of_their_source() {
+    let python = |args: &[&str]| Command::new("python3").args(args).output();
+    let versions =
+        "from importlib.metadata import version as v; print(v('tinymesa'), v('tinygrad'))";
+    let have = python(&["-c", versions]).map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+    if have.as_deref().unwrap_or_default().trim() != "25.2.7.2 0.14.0" {
+        eprintln!("skipped: Mesa's compilers as a library, tinymesa 25.2.7.2, are not installed");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/qcom");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("qcom-objects");
+    std::fs::create_dir_all(&out).expect("the folder for what tests write is there");
+    let script = folder.join("build.py");
+    let [script, to] = [&script, &out].map(|path| path.to_str().expect("a path in UTF-8"));
+    let built = python(&[script, to]).expect("there is Python");
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{said}");
+    let mut compared = 0;
+    for part in ["", "cl"] {
+        for entry in std::fs::read_dir(folder.join(part)).expect("it is there") {
+            let path = entry.expect("it is readable").path();
+            if path.extension().is_some_and(|e| e == "ir3" || e == "bin") {
+                let name = path.file_name().expect("a file");
+                let kept = std::fs::read(&path).expect("it is readable");
+                let made = std::fs::read(out.join(part).join(name)).expect("it was built");
+                assert!(
+                    kept == made,
+                    "{} is another file when built",
+                    path.display()
+                );
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 14);
+}

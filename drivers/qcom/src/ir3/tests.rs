@@ -24,6 +24,7 @@ fn variant() -> Variant<'static> {
         immediates: &[],
         max_const_offset: 4,
         arguments_offset: 0,
+        group_count: false,
         driver_params: (0, 0),
         textures: &[],
     }
@@ -79,6 +80,7 @@ fn the_groups_size_is_among_the_parameters() {
         let style = v.kernel(0).map(|k| k.style);
         let want = size.map(|group_size| Style::Ir3 {
             group_id: 0xc0,
+            group_count: 0xfc,
             group_size,
             local_id: 0,
         });

@@ -60,6 +60,8 @@ pub struct Program<'p> {
     places: Places,
     /// Where the argument block holds the work-group's size.
     group_size_at: Option<usize>,
+    /// Where it holds the number of work-groups.
+    group_count_at: Option<usize>,
 }
 
 impl Program<'_> {
@@ -257,6 +259,11 @@ impl Program<'_> {
                 launch
                     .kernargs
                     .whole(c.list(), size_at + 4 * at, local, Store::W32, operand)?;
+            }
+            if let Some(count_at) = self.group_count_at {
+                launch
+                    .kernargs
+                    .whole(c.list(), count_at + 4 * at, groups, Store::W32, operand)?;
             }
         }
         Ok(())

@@ -51,6 +51,7 @@ pub(crate) fn kernel(op: &Json) -> Kernel {
         Some("cl") => Style::OpenCl,
         Some("nir") => Style::Ir3 {
             group_id: byte(&p["work_group_id_reg"]),
+            group_count: 0xfc,
             group_size: byte(&p["wg_size_const"]),
             local_id: byte(&p["local_id_reg"]),
         },

@@ -45,6 +45,7 @@ pub(crate) fn run(case: &Json) {
             number32(&f["driver_params_offset_vec4"]),
             number32(&f["driver_params_size_vec4"]),
         ),
+        group_count: false,
         textures: &[],
     };
     let kernel = variant

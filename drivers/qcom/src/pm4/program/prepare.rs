@@ -199,7 +199,7 @@ impl<'p> Program<'p> {
         start(&mut t, kernel.style);
         shader(&mut t, device, kernel, &need, private)?;
         images(&mut t, device, arguments)?;
-        let group_size_at = dispatch(&mut t, kernel);
+        let [group_size_at, group_count_at] = dispatch(&mut t, kernel);
         t.words(&EventWrite::flush(device.scrap(), 0));
         if t.overflow {
             // The template has room for the longest dispatch.
@@ -221,6 +221,7 @@ impl<'p> Program<'p> {
             len: t.len,
             places: t.places,
             group_size_at,
+            group_count_at,
         })
     }
 }
@@ -356,15 +357,16 @@ fn images(
     Ok(())
 }
 
-/// The dispatch itself. Returns where the argument block takes the work-group's size.
-fn dispatch(t: &mut Template, kernel: &Kernel) -> Option<usize> {
+/// The dispatch itself. Returns where the argument block takes the work-group's size and the number of groups.
+fn dispatch(t: &mut Template, kernel: &Kernel) -> [Option<usize>; 2] {
     match kernel.style {
         Style::OpenCl => {
             t.words(&RunOpenCl.words());
-            None
+            [None; 2]
         }
         Style::Ir3 {
             group_id,
+            group_count,
             group_size,
             local_id,
         } => {
@@ -376,11 +378,9 @@ fn dispatch(t: &mut Template, kernel: &Kernel) -> Option<usize> {
             };
             t.registers(HLSQ_CS_CNTL_0, [ids, NONE | thread_size]);
             t.places.exec = Some(t.words(&ExecCs::one_group()) + ExecCs::GROUPS);
-            if group_size == NO_REGISTER {
-                return None;
-            }
             // A constant's number counts words. Three words behind the last number are still among the constants.
-            Some(usize::from(group_size) * 4)
+            [group_size, group_count]
+                .map(|constant| (constant != NO_REGISTER).then_some(usize::from(constant) * 4))
         }
     }
 }
