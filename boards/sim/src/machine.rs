@@ -212,9 +212,18 @@ impl Machine {
         let host = |errno| ConfigError::Host { errno };
         let store = Store::new().map_err(host)?;
         let driver = config.start(&store).map_err(host)?;
+        Self::with(config, store, vec![driver])
+    }
+
+    /// A machine of these drivers.
+    fn with(
+        config: Config,
+        store: Arc<Store>,
+        drivers: Vec<Box<dyn Driver>>,
+    ) -> Result<Arc<Self>, ConfigError> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                drivers: vec![driver],
+                drivers,
                 first: 0,
                 store,
                 files: files::Files::default(),
@@ -236,7 +245,8 @@ impl Machine {
                 let shared = Arc::clone(&shared);
                 let builder = std::thread::Builder::new().name("hcq-sim".into());
                 let started = builder.spawn(move || run::run(&shared));
-                Some(started.map_err(|error| host(error.raw_os_error().unwrap_or(libc::EAGAIN)))?)
+                let errno = |e: std::io::Error| e.raw_os_error().unwrap_or(libc::EAGAIN);
+                Some(started.map_err(|e| ConfigError::Host { errno: errno(e) })?)
             }
         };
         Ok(Arc::new(Self {

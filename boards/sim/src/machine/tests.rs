@@ -12,6 +12,7 @@ use super::*;
 use crate::engine::{Engine, Fault, Host, Step};
 use crate::vm::Need;
 
+mod drivers;
 mod events;
 mod faults;
 mod files;

@@ -112,3 +112,94 @@ impl Needs {
         given
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::Registers;
+
+    fn needs() -> Needs {
+        Needs {
+            registers: (4, 1),
+            local_bytes: 64,
+            fiber_bytes: 16,
+            argument_bytes: 12,
+            arguments: &[
+                Place {
+                    constant: 16,
+                    offset: 0,
+                    bytes: 8,
+                },
+                Place {
+                    constant: 32,
+                    offset: 8,
+                    bytes: 4,
+                },
+            ],
+            sizes: (Some(0), None),
+            descriptors: [1, 0, 0],
+        }
+    }
+
+    fn launch() -> (Dispatch, AdrenoRegisters) {
+        let registers = AdrenoRegisters {
+            constants: vec![8, 4, 1, 0, 0x11, 0x22, 0, 0, 0x33],
+            textures: vec![[0; 16]],
+            full_registers: 4,
+            half_registers: 1,
+            fiber_bytes: 16,
+            fiber_memory: Some((0x8000, 0x1000)),
+            ..AdrenoRegisters::default()
+        };
+        let dispatch = Dispatch {
+            target: "a630",
+            program: 0x1000,
+            groups: [2, 3, 1],
+            start: [0; 3],
+            local: [32, 1, 1],
+            wave: 64,
+            local_memory: 64,
+            scratch: None,
+            xcc: (0, 1),
+            registers: Registers::Adreno(registers.clone()),
+        };
+        (dispatch, registers)
+    }
+
+    #[test]
+    fn a_launch_has_what_the_program_was_compiled_for() {
+        let (dispatch, registers) = launch();
+        assert_eq!(needs().check(&dispatch, &registers), Ok(()));
+        type Change = fn(&mut Dispatch, &mut AdrenoRegisters);
+        let cases: [(Change, &str); 7] = [
+            (|_, r| r.full_registers = 3, "3 full registers"),
+            (|_, r| r.half_registers = 0, "0 half registers"),
+            (|d, _| d.local_memory = 0, "0 bytes of local memory"),
+            (|_, r| r.fiber_bytes = 12, "12 bytes of a fiber's own"),
+            (|_, r| r.fiber_memory = None, "no memory for the fibers'"),
+            (
+                |_, r| r.constants.truncate(8),
+                "32 bytes of constants; the program needs 36",
+            ),
+            (|_, r| r.textures.clear(), "0 textures"),
+        ];
+        for (change, words) in cases {
+            let (mut dispatch, mut registers) = launch();
+            change(&mut dispatch, &mut registers);
+            let why = needs().check(&dispatch, &registers).expect_err(words);
+            assert!(why.contains(words), "{why}");
+        }
+    }
+
+    #[test]
+    fn arguments_and_sizes_are_those_of_the_constant_file() {
+        let (dispatch, registers) = launch();
+        let given = needs().given(&dispatch, &registers);
+        let words: Vec<u8> = [0x11u32, 0x22, 0x33]
+            .iter()
+            .flat_map(|w| w.to_le_bytes())
+            .collect();
+        assert_eq!(given.arguments, words);
+        assert_eq!((given.local, given.grid), ([8, 4, 1], [16, 12, 1]));
+    }
+}

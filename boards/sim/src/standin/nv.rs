@@ -112,3 +112,109 @@ impl Needs {
         Ok(given)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Caches;
+    use crate::cache::tests::Pages;
+    use crate::exec::Registers;
+
+    const BANK: u64 = 0x2000;
+
+    fn needs() -> Needs {
+        Needs {
+            registers: 16,
+            barriers: 1,
+            shared_bytes: 128,
+            thread_bytes: 8,
+            parameters: (0x160, 12),
+            sizes: Some(0),
+            banks: 1 << 3,
+        }
+    }
+
+    fn launch() -> (Dispatch, NvRegisters) {
+        let bank = Some(ConstantBank {
+            address: BANK,
+            bytes: 0x16c,
+        });
+        let mut registers = NvRegisters {
+            registers: 16,
+            barriers: 1,
+            thread_bytes: 8,
+            thread_memory: Some((0x8000, 0x1000)),
+            ..NvRegisters::default()
+        };
+        registers.banks[0] = bank;
+        registers.banks[3] = bank;
+        let dispatch = Dispatch {
+            target: "sm_86",
+            program: 0x1000,
+            groups: [2, 1, 1],
+            start: [0; 3],
+            local: [64, 1, 1],
+            wave: 32,
+            local_memory: 128,
+            scratch: None,
+            xcc: (0, 1),
+            registers: Registers::Nv(registers.clone()),
+        };
+        (dispatch, registers)
+    }
+
+    #[test]
+    fn a_launch_has_what_the_program_was_compiled_for() {
+        let (good, registers) = launch();
+        assert_eq!(needs().check(&good, &registers), Ok(()));
+        type Change = fn(&mut Dispatch, &mut NvRegisters);
+        let cases: [(Change, &str); 8] = [
+            (|d, _| d.wave = 64, "warps of 64"),
+            (
+                |_, r| r.registers = 15,
+                "15 registers; the program needs 16",
+            ),
+            (|_, r| r.barriers = 0, "0 barriers"),
+            (|d, _| d.local_memory = 127, "127 bytes of shared memory"),
+            (|_, r| r.thread_bytes = 0, "a thread's own memory"),
+            (|_, r| r.thread_memory = None, "no memory for the threads'"),
+            (|_, r| r.banks[3] = None, "constant bank 3"),
+            (
+                |_, r| r.banks[0].as_mut().expect("there").bytes = 0x168,
+                "constant bank 0 has 360 bytes; the program reads 364",
+            ),
+        ];
+        for (change, words) in cases {
+            let (mut dispatch, mut registers) = launch();
+            change(&mut dispatch, &mut registers);
+            let why = needs().check(&dispatch, &registers).expect_err(words);
+            assert!(why.contains(words), "{why}");
+        }
+    }
+
+    #[test]
+    fn arguments_and_sizes_are_those_of_bank_0() {
+        let vm = Pages::new(1 << 16);
+        let words = |words: &[u32]| {
+            words
+                .iter()
+                .flat_map(|w| w.to_le_bytes())
+                .collect::<Vec<_>>()
+        };
+        vm.host_write(BANK, &words(&[32, 2, 1, 3, 1, 1]));
+        vm.host_write(BANK + 0x160, &words(&[1, 2, 3]));
+        let mut caches = Caches::new(1);
+        let (dispatch, registers) = launch();
+        let given = needs().given(&dispatch, &registers, &mut *caches.view(0, &vm));
+        let given = given.expect("it is mapped");
+        assert_eq!(given.arguments, words(&[1, 2, 3]));
+        assert_eq!((given.local, given.grid), ([32, 2, 1], [96, 2, 1]));
+        let blind = Needs {
+            sizes: None,
+            ..needs()
+        };
+        let given = blind.given(&dispatch, &registers, &mut *caches.view(0, &vm));
+        let given = given.expect("it is mapped");
+        assert_eq!((given.local, given.grid), ([64, 1, 1], [128, 1, 1]));
+    }
+}
