@@ -120,7 +120,7 @@ mod tests {
     use crate::cache::tests::Pages;
     use crate::exec::Registers;
 
-    const BANK: u64 = 0x2000;
+    const BANK: u64 = 0x7000_0000_2000;
 
     fn needs() -> Needs {
         Needs {
