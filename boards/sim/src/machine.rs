@@ -58,6 +58,7 @@ pub(crate) mod user;
 
 pub(crate) use driver::{Answer, Driver, Ioctl, Map, View};
 pub(crate) use files::FileId;
+use memory::Place;
 pub(crate) use memory::{Block, PAGE, Store};
 use order::Turned;
 use tree::{Entry, Tree};
@@ -423,8 +424,14 @@ impl Machine {
         };
         let view = state.driver(open.driver)?.mmap(&map)?;
         let len = usize::try_from(bytes).map_err(|_| libc::ENOMEM)?;
+        let free = view.at.and_then(|at| usize::try_from(at).ok());
+        let place = match (fixed, free) {
+            (Some(address), _) => Place::Fixed(address),
+            (None, Some(at)) => Place::Free(at),
+            (None, None) => Place::Anywhere,
+        };
         // SAFETY: a fixed range is the caller's by this function's contract.
-        let mapped = unsafe { view.block.map(fixed, view.offset, len, read, write) }?;
+        let mapped = unsafe { view.block.map(place, view.offset, len, read, write) }?;
         let start = mapped.as_ptr().addr();
         let told = u64::try_from(start).map_err(|_| libc::ENOMEM);
         let told = told.and_then(|start| state.driver(open.driver)?.mapped(&map, start));

@@ -174,10 +174,17 @@ pub(crate) struct View {
     pub(crate) block: Arc<Block>,
     /// Where it begins there, a multiple of a page.
     pub(crate) offset: u64,
+    /// The address at which the process has to see it, for drivers that choose; nothing of the process may be there
+    /// (`EEXIST`). An address that the process insists on goes first.
+    pub(crate) at: Option<u64>,
 }
 
 impl From<Arc<Block>> for View {
     fn from(block: Arc<Block>) -> Self {
-        Self { block, offset: 0 }
+        Self {
+            block,
+            offset: 0,
+            at: None,
+        }
     }
 }

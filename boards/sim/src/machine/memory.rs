@@ -10,10 +10,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use nix::unistd::ftruncate;
+use nix::unistd::{Whence, ftruncate, lseek};
 
 /// Bytes of a page, of host and GPU alike.
 pub(crate) const PAGE: u64 = 4096;
@@ -73,6 +74,17 @@ impl Store {
             host: host.map_err(|_| libc::ENOMEM)?.cast(),
         }))
     }
+}
+
+/// Where a block is mapped in the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// Where the host likes.
+    Anywhere,
+    /// At this address, where nothing may be mapped.
+    Free(usize),
+    /// At this address, in place of what is mapped there.
+    Fixed(NonNull<u8>),
 }
 
 /// An allocation. It lives while page tables or the host's mappings refer to it.
@@ -156,7 +168,7 @@ impl Block {
     /// A fixed range is the caller's, and nothing uses what was mapped there.
     pub(crate) unsafe fn map(
         &self,
-        fixed: Option<NonNull<u8>>,
+        place: Place,
         from: u64,
         len: usize,
         read: bool,
@@ -172,9 +184,10 @@ impl Block {
         let mut protection = ProtFlags::empty();
         protection.set(ProtFlags::PROT_READ, read);
         protection.set(ProtFlags::PROT_WRITE, write);
-        let (at, place) = match fixed {
-            None => (None, MapFlags::empty()),
-            Some(address) => {
+        let (at, place) = match place {
+            Place::Anywhere => (None, MapFlags::empty()),
+            Place::Free(address) => (NonZeroUsize::new(address), MapFlags::MAP_FIXED_NOREPLACE),
+            Place::Fixed(address) => {
                 let at = NonZeroUsize::new(address.as_ptr().expose_provenance());
                 (at, MapFlags::MAP_FIXED)
             }
@@ -185,6 +198,23 @@ impl Block {
         // SAFETY: a new mapping; a fixed range is the caller's by this function's contract.
         let mapped = unsafe { mmap(at, len, protection, flags, &self.store.file, offset) };
         Ok(mapped.map_err(errno)?.cast())
+    }
+}
+
+impl Block {
+    /// Whether somebody has touched a page of a range: pages that nobody has are zero and cost nothing, as long as nobody looks at them.
+    pub(crate) fn has_data(&self, start: u64, bytes: u64) -> bool {
+        let end = self.offset.saturating_add(start.saturating_add(bytes));
+        let from = self.offset.checked_add(start);
+        let Some(from) = from.and_then(|from| i64::try_from(from).ok()) else {
+            return false;
+        };
+        match lseek(&self.store.file, from, Whence::SeekData) {
+            Ok(found) => u64::try_from(found).is_ok_and(|found| found < end),
+            Err(Errno::ENXIO) => false,
+            // A host that cannot say: it may have been.
+            Err(_) => true,
+        }
     }
 }
 

@@ -3,6 +3,18 @@
 /// Registers that command buffers may not touch (`CP_PROTECT_REG`): first, last, and whether not even reading is allowed.
 pub(crate) type Protected = (u32, u32, bool);
 
+/// Whether a GPU snoops the CPU's caches (`ADRENO_IOCOHERENT`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Snoops {
+    /// `IOCOHERENT` is dropped. The list has the feature for the a630 too, but its SMMU is not `dma-coherent` in Linux' device
+    /// tree.
+    Never,
+    /// Objects with `IOCOHERENT`.
+    OnRequest,
+    /// All that the CPU caches (`CONFIG_QCOM_KGSL_IOCOHERENCY_DEFAULT`, on for `ARCH_LAHAINA`).
+    Always,
+}
+
 /// A chip.
 #[derive(Debug)]
 pub(crate) struct Chip {
@@ -16,10 +28,19 @@ pub(crate) struct Chip {
     pub(crate) gmem: u64,
     /// `uche_gmem_alignment`; 0: GMEM has no address that software chooses.
     pub(crate) gmem_alignment: u64,
+    /// `gpu_id` of `kgsl_devinfo`; kernels of today leave it 0.
+    pub(crate) gpu_id: u32,
     /// `highest_bank_bit`.
     pub(crate) highest_bank_bit: u32,
-    /// `ADRENO_IOCOHERENT`.
-    pub(crate) io_coherent: bool,
+    /// `qcom,ubwc-mode` of the vendor's device tree.
+    pub(crate) ubwc_mode: u32,
+    /// Version of the command processor's firmware: the least that Linux' `msm` driver takes for a safe one
+    /// (`a6xx_ucode_check_version`).
+    pub(crate) firmware: u32,
+    /// Whether the GPU snoops the CPU's caches.
+    pub(crate) snoops: Snoops,
+    /// Cache operations work on pages, as in Qualcomm's `kgsl` today (`_dma_cache_op`), or else on lines, as before it.
+    pub(crate) page_syncs: bool,
     /// `ADRENO_PREEMPTION`: four rings, and the ring of the highest priority with work goes first.
     pub(crate) preemption: bool,
     /// `ADRENO_L3_VOTE`.
@@ -80,8 +101,12 @@ static CHIPS: [Chip; 3] = [
         model: "Adreno630v2",
         gmem: MIB,
         gmem_alignment: MIB,
+        gpu_id: 630,
         highest_bank_bit: 15,
-        io_coherent: true,
+        ubwc_mode: 2,
+        firmware: 0x190,
+        snoops: Snoops::Never,
+        page_syncs: false,
         preemption: true,
         l3_vote: false,
         clocks: &[
@@ -102,8 +127,12 @@ static CHIPS: [Chip; 3] = [
         model: "Adreno650v3",
         gmem: MIB + 128 * KIB,
         gmem_alignment: 0,
+        gpu_id: 650,
         highest_bank_bit: 16,
-        io_coherent: true,
+        ubwc_mode: 4,
+        firmware: 0x095,
+        snoops: Snoops::OnRequest,
+        page_syncs: true,
         preemption: true,
         l3_vote: true,
         clocks: &[
@@ -124,8 +153,12 @@ static CHIPS: [Chip; 3] = [
         model: "Adreno660v2",
         gmem: MIB + 512 * KIB,
         gmem_alignment: 0,
+        gpu_id: 0,
         highest_bank_bit: 16,
-        io_coherent: true,
+        ubwc_mode: 4,
+        firmware: 0x095,
+        snoops: Snoops::Always,
+        page_syncs: true,
         preemption: true,
         l3_vote: true,
         clocks: &[

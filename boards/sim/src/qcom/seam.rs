@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | another context comes | `CP_SMMU_TABLE_UPDATE`, event 0x31 (`CACHE_INVALIDATE`) | the kernel, before [`begin`](CommandProcessor::begin) |
 //! | before the IBs | start-of-pipe time stamp, protected mode on | the kernel; protected mode is always on for IBs |
-//! | the IBs | `CP_INDIRECT_BUFFER_PFE`, with the size's low 20 bits in dwords | the command processor |
+//! | the IBs | `CP_INDIRECT_BUFFER_PFE`, with the size in dwords | the command processor |
 //! | after the IBs | events 24 and 25 (CCU invalidation), `CACHE_FLUSH_TS` with the time stamp and an interrupt | the kernel, after [`Step::Idle`](crate::engine::Step::Idle) |
 //!
 //! # Life of a submission
@@ -38,9 +38,10 @@ use crate::engine::Engine;
 /// Command buffers of one call of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submission {
-    /// GPU address and bytes of each command buffer, in order, as the process gave them: bytes are a multiple of 4 and not 0,
-    /// and the range is within an allocation. The packet takes 20 bits of dwords: see
-    /// [`ib_dwords`](Submission::ib_dwords).
+    /// GPU address and bytes of each command buffer, in order. The kernel has looked at these numbers alone (`_verify_ib`): the
+    /// address is a multiple of 4 and lies in the ranges that the process's addresses come from, and bytes are not 0 and
+    /// no more than 0xFFFFF dwords. Whether memory is mapped there shows when it is read; a rest of bytes that is no whole
+    /// dword is not executed.
     pub(crate) ibs: Vec<(u64, u64)>,
     /// The context's time stamp that is written when all is done.
     pub(crate) timestamp: u32,
@@ -48,14 +49,6 @@ pub(crate) struct Submission {
     pub(crate) context: u32,
     /// Another context used this ring last: nothing that it set may be relied upon.
     pub(crate) switched: bool,
-}
-
-impl Submission {
-    /// Dwords of a command buffer that the command processor really reads: the kernel keeps 20 bits of them
-    /// (`(ib->size >> 2) & 0xfffff`).
-    pub(crate) fn ib_dwords(bytes: u64) -> u32 {
-        u32::try_from((bytes >> 2) & 0xF_FFFF).unwrap_or(0)
-    }
 }
 
 /// The command processor of one ring, with its pipes behind it.
@@ -66,22 +59,4 @@ pub(crate) trait CommandProcessor: Engine {
     /// The GPU has lost its state, because it slept or because it was reset: registers, loaded constants and descriptors,
     /// GMEM and local memory are not what they were, and nothing is being executed.
     fn reset(&mut self);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_command_buffers_lose_their_upper_bits() {
-        for (bytes, dwords) in [
-            (4, 1),
-            (0x3F_FFFC, 0xF_FFFF),
-            (0x40_0000, 0),
-            (0x40_0008, 2),
-            (u64::MAX - 3, 0xF_FFFF),
-        ] {
-            assert_eq!(Submission::ib_dwords(bytes), dwords, "{bytes:#x}");
-        }
-    }
 }

@@ -117,6 +117,7 @@ impl Driver for Fake {
         Ok(View {
             block: Arc::clone(&self.block),
             offset: map.offset,
+            at: None,
         })
     }
 
