@@ -165,6 +165,22 @@ impl Caches {
         Ok(())
     }
 
+    /// Forgets lines of these levels of an XCC that hold bytes of a range. The L2 is left as it is.
+    pub fn invalidate_range(&mut self, xcc: u8, levels: Levels, address: u64, len: u64) {
+        let end = address.saturating_add(len);
+        let (caches, _) = self.xcc(xcc);
+        for (level, lines) in caches.before_l2() {
+            if levels.contains(level) {
+                let size = lines.size() as u64;
+                lines.each(|line| {
+                    if line.address < end && address < line.address.saturating_add(size) {
+                        line.free();
+                    }
+                });
+            }
+        }
+    }
+
     /// Writes stores that these levels of an XCC hold to memory. Only the L2 holds any. A line whose page is gone is
     /// dropped: nobody can look at it any more.
     ///

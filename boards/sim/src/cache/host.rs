@@ -10,7 +10,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::vm::{AddressSpace, Extent, Need, PageFault};
+use crate::vm::{AddressSpace, Extent, Need, PageFault, PageFaultReason};
 
 /// An extent without its first bytes; `None` if there are no others.
 pub(crate) fn skip(extent: &Extent, bytes: u64) -> Option<Extent> {
@@ -153,4 +153,43 @@ pub(crate) fn write(vm: &dyn AddressSpace, address: u64, bytes: &[u8]) -> Result
         rest = rest.get(done..).unwrap_or_default();
     }
     Ok(())
+}
+
+/// Changes a value of 32 bits, or of 64 if `wide`, as one access; returns what it was.
+///
+/// # Errors
+/// [`PageFault`]: also for a value that is not in one piece, or not aligned.
+pub(crate) fn update(
+    vm: &dyn AddressSpace,
+    address: u64,
+    wide: bool,
+    change: impl Fn(u64) -> u64,
+) -> Result<u64, PageFault> {
+    let bytes = if wide { 8 } else { 4 };
+    let extent = vm.translate(address, bytes, Need::Write)?;
+    let at = extent.host.as_ptr();
+    if extent.len < bytes || !at.addr().is_multiple_of(bytes as usize) {
+        let reason = PageFaultReason::NotPresent;
+        return Err(PageFault {
+            address,
+            need: Need::Write,
+            reason,
+        });
+    }
+    // ORDER: acquire and release, as loads and stores of simulated memory are.
+    let (set, get) = (Ordering::AcqRel, Ordering::Acquire);
+    let before = if wide {
+        // SAFETY: the page tables promise `extent.len` >= 8 live bytes, `at` is aligned for 8, and all who share this memory
+        // use atomic or volatile accesses.
+        let value = unsafe { AtomicU64::from_ptr(at.cast()) };
+        value.fetch_update(set, get, |old| Some(change(old)))
+    } else {
+        // SAFETY: as above, of 4 bytes.
+        let value = unsafe { AtomicU32::from_ptr(at.cast()) };
+        value
+            .fetch_update(set, get, |old| Some(change(old.into()) as u32))
+            .map(u64::from)
+            .map_err(u64::from)
+    };
+    Ok(before.unwrap_or_else(|same| same))
 }

@@ -7,6 +7,10 @@
 //! |---|---|
 //! | [`chip`] | what differs between GPUs |
 //! | [`channel`] | a channel's memory, and what an engine needs to know of it |
+//! | `host` | a channel's engine: its ring, its pushbuffers, the methods that it executes itself |
+//! | `compute`, `qmd` | the compute engine, and what describes a launch |
+//! | `copy` | the copy engine |
+//! | `semaphore` | what all of them write |
 
 #![allow(dead_code, reason = "the kernel side that calls this comes next")]
 
@@ -14,6 +18,11 @@ use crate::engine::Engine;
 
 pub mod channel;
 pub mod chip;
+mod compute;
+mod copy;
+mod host;
+mod qmd;
+mod semaphore;
 
 pub use channel::{ChannelEngine, ChannelMemory, ChannelRequest, Objects, Userd};
 
@@ -21,6 +30,9 @@ pub use channel::{ChannelEngine, ChannelMemory, ChannelRequest, Objects, Userd};
 pub type Engines = dyn Fn(&ChannelRequest) -> Option<Box<dyn Engine>> + Send;
 
 /// The engine of a channel, from this crate's own. `None`: nobody simulates it.
-pub fn engine(_request: &ChannelRequest) -> Option<Box<dyn Engine>> {
-    None
+pub fn engine(request: &ChannelRequest) -> Option<Box<dyn Engine>> {
+    Some(Box::new(host::Channel::new(request)?))
 }
+
+#[cfg(test)]
+mod tests;

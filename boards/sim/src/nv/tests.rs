@@ -1,0 +1,5 @@
+//! Channels with a ring, some memory and programs that are numbers.
+
+pub(super) mod support;
+
+mod random;
