@@ -26,6 +26,10 @@ pub struct Arg<'a> {
     /// The number's type, or the buffer's element type, where it is one of C's.
     pub(crate) ty: Option<ScalarType>,
     pub(crate) allocation: Option<&'a Arc<Allocation>>,
+    /// Bytes of a buffer from its address on.
+    pub(crate) bytes: u64,
+    /// The base allocation of a graph that an input is bytes of.
+    pub(crate) input: Option<u32>,
 }
 
 impl<'a> Arg<'a> {
@@ -35,6 +39,8 @@ impl<'a> Arg<'a> {
             core,
             ty: None,
             allocation: None,
+            bytes: 0,
+            input: None,
         }
     }
 
@@ -45,6 +51,8 @@ impl<'a> Arg<'a> {
             core: CoreArg::Buffer(view.address().into()),
             ty: scalar_type::<T>(),
             allocation: Some(view.allocation()),
+            bytes: view.size_bytes() as u64,
+            input: None,
         }
     }
 
@@ -138,7 +146,7 @@ macro_rules! scalars {
         impl From<$t> for Arg<'_> {
             #[inline]
             fn from(v: $t) -> Self {
-                Self { core: v.into(), ty: Some(ScalarType::$ty), allocation: None }
+                Self { ty: Some(ScalarType::$ty), ..Self::plain(v.into()) }
             }
         }
     )*};

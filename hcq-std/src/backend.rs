@@ -210,6 +210,12 @@ pub(crate) trait Port: Send {
     /// Publishes body and end on a queue, both or nothing, and wakes the device.
     fn push(&mut self, queue: QueueId, body: Body<'_>, end: &[u32]) -> Result<(), PushError>;
 
+    /// Whether a push of the same would find room now; changes nothing that an engine sees. What it says holds until the
+    /// next push. A port that cannot tell says yes, and its pushes say the rest.
+    fn room(&mut self, _queue: QueueId, _body: Body<'_>, _end: &[u32]) -> Result<(), PushError> {
+        Ok(())
+    }
+
     /// The device has recovered, and its rings are new: takes them, and sees whether they run.
     fn renew(&mut self, _limit: Duration) -> Result<(), Error> {
         Ok(())
@@ -269,6 +275,10 @@ pub(crate) trait Backend: Send + Sync {
     fn kernargs(&self, program: &Prepared, args: &[Arg<'_>])
     -> Result<(usize, usize), RecordError>;
 
+    /// Whether compute queues take copies, for graphs on devices without copy queues.
+    fn copies_on_compute(&self) -> bool {
+        false
+    }
     /// Bytes of memory that a recorded command other than a launch needs beside its words, for each kind of queue.
     fn beside(&self, _kind: QueueKind) -> usize {
         0

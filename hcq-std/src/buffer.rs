@@ -165,6 +165,11 @@ impl<T> View<T> {
         &self.allocation
     }
 
+    /// Its first byte in its memory.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset as u64
+    }
+
     /// Part of it: at least one element.
     ///
     /// # Errors
@@ -402,8 +407,8 @@ impl MappedFile {
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
     pub(crate) allocation: &'a Arc<Allocation>,
-    offset: u64,
-    bytes: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Span<'_> {

@@ -344,6 +344,23 @@ pub enum Error {
         /// Why not, and what would do.
         reason: String,
     },
+    /// A graph that these devices cannot run, or a change that it does not take.
+    #[error("the graph cannot be used: {reason}")]
+    Graph {
+        /// Why not.
+        reason: String,
+    },
+    /// There is no plan for a graph.
+    #[error("the graph cannot be planned: {source}{what}", what = behind(what))]
+    Plan {
+        /// Why not, in the numbers of the planner.
+        source: hcq_nostd::plan::PlanError,
+        /// The same with names.
+        what: String,
+    },
+    /// A graph was not launched.
+    #[error("the graph was not launched: {0}")]
+    Launch(hcq_nostd::graph::LaunchError),
     /// The timeline does not hold what was submitted: something wrote to its signal.
     #[error("the device's timeline is damaged: {0}")]
     Timeline(TimelineError),
@@ -368,6 +385,15 @@ fn named(path: &std::path::Path) -> String {
         "the program".into()
     } else {
         path.display().to_string()
+    }
+}
+
+/// More words, if there are any.
+fn behind(what: &str) -> String {
+    if what.is_empty() {
+        String::new()
+    } else {
+        format!(" ({what})")
     }
 }
 

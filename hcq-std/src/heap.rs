@@ -238,7 +238,7 @@ pub(crate) struct Allocation {
 
 impl Allocation {
     /// What this is a view of, if it was imported.
-    fn original(self: &Arc<Self>) -> &Arc<Self> {
+    pub(crate) fn original(self: &Arc<Self>) -> &Arc<Self> {
         let kept = self.keep.as_ref().and_then(|keep| keep.downcast_ref());
         kept.unwrap_or(self)
     }

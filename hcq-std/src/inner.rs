@@ -1,7 +1,7 @@
 //! A device's insides: submitting to it, waiting for it, faults.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,10 +38,10 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
 
 /// What the submission lock holds.
 pub(crate) struct Core {
-    timeline: Timeline<'static>,
-    port: Box<dyn Port>,
+    pub(crate) timeline: Timeline<'static>,
+    pub(crate) port: Box<dyn Port>,
     /// The queue of the latest submission: the next one there needs no wait for it.
-    last_queue: Option<QueueId>,
+    pub(crate) last_queue: Option<QueueId>,
     tail: Box<[u32]>,
     /// The signal that ends a submission, for each kind of queue that there is and slot of the timeline.
     ends: [Option<Template>; 4],
@@ -58,7 +58,7 @@ pub(crate) struct Inner {
     /// Bytes that a command needs beside its words on a compute queue and on a copy queue.
     beside: [usize; 2],
     span_log2: u32,
-    core: Mutex<Core>,
+    pub(crate) core: Mutex<Core>,
     slots: [CoreSignal<'static>; 2],
     /// Memory of the slots.
     _timeline: Arc<Allocation>,
@@ -67,6 +67,7 @@ pub(crate) struct Inner {
     /// Points that were dropped by recoveries: after the first, up to the second.
     lost: Mutex<Vec<(u64, u64)>>,
     has_lost: AtomicBool,
+    recoveries: AtomicU64,
     pool: Mutex<Vec<Recording>>,
 }
 
@@ -146,6 +147,7 @@ impl Inner {
             fault: Mutex::new(None),
             lost: Mutex::default(),
             has_lost: AtomicBool::new(false),
+            recoveries: AtomicU64::new(0),
             pool: Mutex::default(),
         }))
     }
@@ -166,7 +168,7 @@ impl Inner {
     }
 
     /// Takes the submission lock if there is a fault; not to be called under it.
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         match self.backend.fault() {
             None => Ok(()),
             Some(bare) => Err(Error::Fault(self.fault().unwrap_or(bare))),
@@ -494,7 +496,13 @@ impl Inner {
         self.look_locked(&mut core)?;
         self.backend.recovered();
         *lock(&self.fault) = None;
+        self.recoveries.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// How often the device has recovered: each time it has dropped what was in its rings.
+    pub(crate) fn recoveries(&self) -> u64 {
+        self.recoveries.load(Ordering::Acquire)
     }
 
     /// The timeline's first slot, to hold the place of a wait.

@@ -19,7 +19,14 @@ unsafe impl<T: Sync> Sync for Lent<T> {}
 impl<T: Copy> Lent<T> {
     /// `len` copies of `fill`.
     pub(crate) fn new(fill: T, len: usize) -> Self {
-        let slice = Box::leak(vec![fill; len].into_boxed_slice());
+        Self::of(vec![fill; len])
+    }
+}
+
+impl<T> Lent<T> {
+    /// These.
+    pub(crate) fn of(values: Vec<T>) -> Self {
+        let slice = Box::leak(values.into_boxed_slice());
         Self {
             slice: NonNull::from(slice),
         }

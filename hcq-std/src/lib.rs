@@ -139,6 +139,7 @@ mod cpu;
 mod device;
 mod env;
 mod error;
+mod graph;
 mod heap;
 mod info;
 mod inner;
@@ -174,6 +175,10 @@ pub use crate::buffer::{Buffer, Element, MappedFile, Span, View};
 pub use crate::candidates::{Attempt, Candidate, devices, devices_on};
 pub use crate::device::{Device, TimelineInfo};
 pub use crate::error::Error;
+pub use crate::graph::{
+    Graph, GraphBuilder, GraphOptions, GraphProfile, GraphSpan, GraphStats, Input, Node, Number,
+    Param, QueueUse, Ran, Run,
+};
 pub use crate::info::DeviceInfo;
 pub use crate::options::Options;
 pub use crate::point::Point;

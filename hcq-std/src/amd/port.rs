@@ -143,6 +143,19 @@ impl AmdPort {
     }
 }
 
+/// Words that run what is in one piece for several XCCs.
+const FRAME: usize = 8;
+
+/// Words of a copy queue's ring that a submission takes at most.
+fn copies(body: Body<'_>, end: &[u32]) -> usize {
+    let pieces = match body {
+        Body::Words(_) => 0,
+        Body::Launch(_, pieces) => pieces.len(),
+    };
+    let launch = sdma::indirect::Indirect::WORDS + SDMA_PADDING;
+    body.words().len() + end.len() + pieces * launch + 2 * SDMA_PADDING
+}
+
 impl HostRing {
     fn new(plan: Plan, queue: &HwQueue, slots: Option<&crate::kfd::Bo>) -> Result<Self, Error> {
         let bo = queue.ring();
@@ -243,7 +256,6 @@ impl HostRing {
     /// The same behind words that the ring itself runs.
     fn push_launch(&mut self, before: [&[u32]; 2], end: &[u32]) -> Result<(), PushError> {
         // The end is in one piece, so that as many words again may be skipped; and what runs it.
-        const FRAME: usize = 8;
         let [first, second] = before;
         let direct = (first.len() + second.len()) as u64;
         self.make_room(direct + (2 * end.len() + FRAME) as u64)?;
@@ -251,6 +263,10 @@ impl HostRing {
         let filled = hole.fill(0, first).is_ok() && hole.fill(first.len() as u64, second).is_ok();
         if !filled {
             return Err(PushError::TooLarge);
+        }
+        if end.is_empty() {
+            hole.publish(&mut self.bell);
+            return Ok(());
         }
         hole.publish(&mut silent);
         let base = self.base;
@@ -263,9 +279,7 @@ impl HostRing {
             Body::Words(_) => &[],
             Body::Launch(_, pieces) => pieces,
         };
-        let launch = sdma::indirect::Indirect::WORDS + SDMA_PADDING;
-        let need = body.words().len() + end.len() + pieces.len() * launch + 2 * SDMA_PADDING;
-        self.make_room(need as u64)?;
+        self.make_room(copies(body, end) as u64)?;
         if !body.words().is_empty() {
             sdma::submit::submit(&mut self.ring, body.words(), &mut silent)
                 .map_err(|e| self.failed(e))?;
@@ -273,6 +287,11 @@ impl HostRing {
         for &Piece { address, words } in pieces {
             sdma::submit::submit_bound(&mut self.ring, address, words, &mut silent)
                 .map_err(|e| self.failed(e))?;
+        }
+        if end.is_empty() {
+            // All of it is in the ring: the engine is told once.
+            self.bell.ring(self.ring.put());
+            return Ok(());
         }
         let pushed = sdma::submit::submit(&mut self.ring, end, &mut self.bell);
         pushed.map(|_| ()).map_err(|e| self.failed(e))
@@ -298,14 +317,17 @@ impl HostRing {
                 .ok()?
                 .words()
         };
-        let (Some(first), Some(last)) = (packet(0, barrier), packet(at, end.len())) else {
-            return Err(PushError::TooLarge);
-        };
+        let first = packet(0, barrier).ok_or(PushError::TooLarge)?;
         let failed = |_| PushError::TooLarge;
         aql::submit::submit(&mut self.ring, &first, &mut silent).map_err(failed)?;
         if !body.is_empty() {
             aql::submit::submit(&mut self.ring, body, &mut silent).map_err(failed)?;
         }
+        if end.is_empty() {
+            self.bell.ring(self.ring.put());
+            return Ok(());
+        }
+        let last = packet(at, end.len()).ok_or(PushError::TooLarge)?;
         aql::submit::submit(&mut self.ring, &last, &mut self.bell).map_err(failed)?;
         self.next_slot += 1;
         Ok(())
@@ -313,6 +335,24 @@ impl HostRing {
 }
 
 impl Port for AmdPort {
+    fn room(&mut self, queue: QueueId, body: Body<'_>, end: &[u32]) -> Result<(), PushError> {
+        let index = self.shared.flat(queue);
+        let barrier = self.words.barrier.len();
+        let Some(ring) = self.rings.get_mut(index) else {
+            return Err(PushError::Stopped);
+        };
+        let words = body.words().len();
+        let need = match (queue.kind, body) {
+            (QueueKind::Copy, _) => copies(body, end),
+            (QueueKind::Compute, _) if ring.plan.aql => words / PACKET_WORDS + 2,
+            (QueueKind::Compute, _) if self.xccs == 1 => barrier + words + end.len(),
+            // What is in one piece may skip as many words again.
+            (QueueKind::Compute, Body::Words(_)) => 2 * (barrier + words + end.len()) + FRAME,
+            (QueueKind::Compute, Body::Launch(..)) => barrier + words + 2 * end.len() + FRAME,
+        };
+        ring.make_room(need as u64)
+    }
+
     fn push(&mut self, queue: QueueId, body: Body<'_>, end: &[u32]) -> Result<(), PushError> {
         let index = self.shared.flat(queue);
         let barrier = &*self.words.barrier;

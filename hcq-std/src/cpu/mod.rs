@@ -353,17 +353,12 @@ impl Drop for Cpu {
     }
 }
 
-impl Port for CpuPort {
-    fn push(&mut self, queue: QueueId, body: Body<'_>, tail: &[u32]) -> Result<(), PushError> {
-        let body = body.words();
-        let index = flat(self.compute, queue);
+impl CpuPort {
+    /// Room for so many packets in a queue's ring.
+    fn make_room(&mut self, index: usize, need: u64) -> Result<(), PushError> {
         let Some((ring, control)) = self.rings.get_mut(index) else {
             return Err(PushError::TooLarge);
         };
-        let (first, need) = (
-            (body.len() / PACKET_WORDS) as u64,
-            ((body.len() + tail.len()) / PACKET_WORDS) as u64,
-        );
         if need > ring.len() {
             return Err(PushError::TooLarge);
         }
@@ -379,6 +374,27 @@ impl Port for CpuPort {
                 });
             }
         }
+        Ok(())
+    }
+}
+
+impl Port for CpuPort {
+    fn room(&mut self, queue: QueueId, body: Body<'_>, tail: &[u32]) -> Result<(), PushError> {
+        let need = (body.words().len() + tail.len()) / PACKET_WORDS;
+        self.make_room(flat(self.compute, queue), need as u64)
+    }
+
+    fn push(&mut self, queue: QueueId, body: Body<'_>, tail: &[u32]) -> Result<(), PushError> {
+        let body = body.words();
+        let index = flat(self.compute, queue);
+        let (first, need) = (
+            (body.len() / PACKET_WORDS) as u64,
+            ((body.len() + tail.len()) / PACKET_WORDS) as u64,
+        );
+        self.make_room(index, need)?;
+        let Some((ring, control)) = self.rings.get_mut(index) else {
+            return Err(PushError::TooLarge);
+        };
         let Ok(mut hole) = ring.reserve(need) else {
             return Err(PushError::TooLarge);
         };

@@ -1,0 +1,699 @@
+//! What a graph is made of, before it is planned.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::{Bound as End, Range, RangeBounds};
+use std::sync::Arc;
+
+use hcq_nostd::args::Arg as CoreArg;
+use hcq_nostd::plan::{Access, Action, Engine, Mode};
+use hcq_nostd::value::{Value, Var};
+
+use super::{Graph, GraphOptions};
+use crate::arg::{Arg, Grid, scalar_type};
+use crate::buffer::{Element, Span, View};
+use crate::heap::Allocation;
+use crate::inner::Inner;
+use crate::program::Kernel;
+use crate::{Device, Error, QueueKind};
+
+/// Devices of one graph at most.
+pub(super) const MOST_DEVICES: usize = 32;
+/// Variables of one graph at most.
+const MOST_VARIABLES: usize = 1 << 20;
+
+/// Base memory that nodes touch.
+pub(super) struct Base {
+    /// Whose memory it is.
+    pub(super) device: usize,
+    /// The memory; for an input that of its first view.
+    pub(super) memory: Arc<Allocation>,
+    /// An input: where it stands among the inputs.
+    pub(super) input: Option<usize>,
+    /// The number that it shares with what it may share bytes with; 0 for none.
+    pub(super) alias: u32,
+}
+
+/// An input as it was declared.
+pub(super) struct InputDraft {
+    pub(super) base: u32,
+    pub(super) var: Var,
+    pub(super) bytes: u64,
+    /// The first view's first byte in its memory.
+    pub(super) offset: u64,
+}
+
+/// An argument that lives as long as its graph.
+#[derive(Clone, Debug)]
+pub(super) enum OwnedArg {
+    Bytes { base: u32, offset: u64 },
+    Scalar { value: Value, size: u8 },
+    Block(Box<[u8]>),
+}
+
+pub(super) enum What {
+    Exec {
+        kernel: Kernel,
+        args: Vec<OwnedArg>,
+        grid: Grid,
+    },
+    Copy,
+    Write(Value),
+}
+
+/// A node.
+pub(super) struct Draft {
+    pub(super) action: Action,
+    pub(super) accesses: Range<usize>,
+    pub(super) queue: Option<u16>,
+    pub(super) name: Option<String>,
+    pub(super) what: What,
+}
+
+impl Draft {
+    /// What people call it.
+    pub(super) fn label(&self) -> &str {
+        match (&self.name, &self.what) {
+            (Some(name), _) => name,
+            (None, What::Exec { kernel, .. }) => kernel.name(),
+            (None, What::Copy) => "copy",
+            (None, What::Write(_)) => "write",
+        }
+    }
+}
+
+/// A node of a graph, by its place in program order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Node(pub(super) u32);
+
+impl Node {
+    /// Its place in program order, from 0.
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// Memory that a graph is given at each launch, see [`GraphBuilder::input`].
+pub struct Input<T> {
+    pub(super) index: usize,
+    base: u32,
+    var: Var,
+    offset: u64,
+    len: usize,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Input<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Input<T> {}
+
+impl<T> std::fmt::Debug for Input<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input")
+            .field("index", &self.index)
+            .field("offset", &self.offset)
+            .field("len", &self.len)
+            .finish()
+    }
+}
+
+impl<T: Element> Input<T> {
+    /// Whether this is all of the input with this variable and as many bytes.
+    pub(super) fn is_whole(&self, var: Var, bytes: u64) -> bool {
+        self.var == var && self.offset == 0 && (self.len * size_of::<T>()) as u64 == bytes
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none. There always is one.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Part of it: at least one element.
+    ///
+    /// # Errors
+    /// [`Error::Range`].
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<Self, Error> {
+        let start = match range.start_bound() {
+            End::Included(&s) => s,
+            End::Excluded(&s) => s.saturating_add(1),
+            End::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            End::Included(&e) => e.saturating_add(1),
+            End::Excluded(&e) => e,
+            End::Unbounded => self.len,
+        };
+        if start >= end || end > self.len {
+            return Err(Error::Range {
+                start: start as u64,
+                end: end as u64,
+                len: self.len as u64,
+            });
+        }
+        Ok(Self {
+            offset: self.offset + (start * size_of::<T>()) as u64,
+            len: end - start,
+            ..*self
+        })
+    }
+}
+
+impl<T: Element> From<Input<T>> for Arg<'_> {
+    fn from(input: Input<T>) -> Self {
+        Self {
+            core: CoreArg::Buffer(Value::from(input.var) + input.offset),
+            ty: scalar_type::<T>(),
+            allocation: None,
+            bytes: (input.len * size_of::<T>()) as u64,
+            input: Some(input.base),
+        }
+    }
+}
+
+/// A number that may change between launches, see [`GraphBuilder::param`].
+#[derive(Debug)]
+pub struct Param<T> {
+    pub(super) var: Var,
+    number: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Param<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Param<T> {}
+
+impl<T: Number> From<Param<T>> for Arg<'_> {
+    fn from(param: Param<T>) -> Self {
+        let size = u8::try_from(size_of::<T>()).unwrap_or(u8::MAX);
+        Self {
+            ty: scalar_type::<T>(),
+            ..Self::scalar(param.var, size)
+        }
+    }
+}
+
+/// Grid sizes and numbers to write.
+impl From<Param<u32>> for Value {
+    fn from(param: Param<u32>) -> Self {
+        param.var.into()
+    }
+}
+
+/// Numbers to write.
+impl From<Param<u64>> for Value {
+    fn from(param: Param<u64>) -> Self {
+        param.var.into()
+    }
+}
+
+/// Numbers that kernels take.
+pub trait Number: Copy + 'static {
+    /// Its bits, as a little-endian number of its size.
+    fn bits(self) -> u64;
+}
+
+/// One implementation for each of C's number types: they differ in name only.
+macro_rules! numbers {
+    ($($t:ty => $bits:expr),* $(,)?) => {$(
+        impl Number for $t {
+            fn bits(self) -> u64 {
+                let bits: fn($t) -> u64 = $bits;
+                bits(self)
+            }
+        }
+    )*};
+}
+numbers! {
+    u8 => u64::from, u16 => u64::from, u32 => u64::from, u64 => u64::from,
+    i8 => |v| v.cast_unsigned().into(), i16 => |v| v.cast_unsigned().into(),
+    i32 => |v| v.cast_unsigned().into(), i64 => i64::cast_unsigned,
+    f32 => |v| v.to_bits().into(), f64 => f64::to_bits,
+}
+
+/// Bytes of a buffer, a view, a mapped file or an input: what a graph's copies and writes are between.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphSpan<'a>(Of<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Of<'a> {
+    Memory(Span<'a>),
+    Input { base: u32, offset: u64, bytes: u64 },
+}
+
+impl<'a, S: Into<Span<'a>>> From<S> for GraphSpan<'a> {
+    fn from(span: S) -> Self {
+        Self(Of::Memory(span.into()))
+    }
+}
+
+impl<T: Element> From<Input<T>> for GraphSpan<'_> {
+    fn from(input: Input<T>) -> Self {
+        Self(Of::Input {
+            base: input.base,
+            offset: input.offset,
+            bytes: (input.len * size_of::<T>()) as u64,
+        })
+    }
+}
+
+/// Tasks of a graph in the making, in program order: what is built has the effect of running them one by one, whatever runs
+/// side by side.
+///
+/// The builder knows which bytes each task reads and writes: those of the views that it is given. A kernel reads what it
+/// takes by pointer to `const`, and may write what it takes by any other; without a signature it may write all.
+///
+/// See [`Graph`] for an example.
+pub struct GraphBuilder {
+    pub(super) devices: Vec<Arc<Inner>>,
+    pub(super) bases: Vec<Base>,
+    /// Bases of fixed memory, by where their owner keeps it.
+    known: BTreeMap<usize, u32>,
+    pub(super) inputs: Vec<InputDraft>,
+    pub(super) accesses: Vec<Access>,
+    pub(super) drafts: Vec<Draft>,
+    /// Variables' first values; those of inputs are filled in when the graph is built.
+    pub(super) values: Vec<u64>,
+}
+
+impl std::fmt::Debug for GraphBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GraphBuilder")
+            .field("devices", &self.devices.len())
+            .field("nodes", &self.drafts.len())
+            .field("variables", &self.values.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl GraphBuilder {
+    /// An empty graph of these devices. Queues run on them in this order, processors last.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for more than 32 devices; [`Error::Graph`] for none, or one twice.
+    pub fn new<'d>(devices: impl IntoIterator<Item = &'d Device>) -> Result<Self, Error> {
+        let mut all: Vec<Arc<Inner>> = Vec::new();
+        for device in devices {
+            if all.iter().any(|d| Arc::ptr_eq(d, &device.inner)) {
+                return Err(Error::Graph {
+                    reason: format!("device {} is named twice", device.name()),
+                });
+            }
+            all.push(Arc::clone(&device.inner));
+        }
+        if all.is_empty() {
+            return Err(Error::Graph {
+                reason: "it has no device".into(),
+            });
+        }
+        if all.len() > MOST_DEVICES {
+            return Err(Error::TooLarge {
+                what: "the number of a graph's devices",
+                size: all.len() as u64,
+                most: MOST_DEVICES as u64,
+            });
+        }
+        Ok(Self {
+            devices: all,
+            bases: Vec::new(),
+            known: BTreeMap::new(),
+            inputs: Vec::new(),
+            accesses: Vec::new(),
+            drafts: Vec::new(),
+            values: Vec::new(),
+        })
+    }
+
+    fn var(&mut self, value: u64) -> Result<Var, Error> {
+        if self.values.len() >= MOST_VARIABLES {
+            return Err(Error::TooLarge {
+                what: "the number of variables",
+                size: MOST_VARIABLES as u64 + 1,
+                most: MOST_VARIABLES as u64,
+            });
+        }
+        let var = Var::new(u32::try_from(self.values.len()).unwrap_or(u32::MAX));
+        self.values.push(value);
+        Ok(var)
+    }
+
+    /// A number that may be [changed](Graph::set) between launches: a scalar argument, a grid size, a number to write.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] after 2^20 variables.
+    pub fn param<T: Number>(&mut self, value: T) -> Result<Param<T>, Error> {
+        Ok(Param {
+            var: self.var(value.bits())?,
+            number: PhantomData,
+        })
+    }
+
+    /// Memory that may be [replaced](Graph::set_input) between launches, by views of the same length in memory of the same
+    /// device. It shares no bytes with anything else that the graph touches, which is checked at launches; see
+    /// [`aliasing_input`](Self::aliasing_input).
+    ///
+    /// # Errors
+    /// [`Error::OtherDevice`], [`Error::TooLarge`].
+    pub fn input<T: Element>(&mut self, view: &View<T>) -> Result<Input<T>, Error> {
+        self.any_input(view, 0)
+    }
+
+    /// The same, which may share bytes with other inputs of this alias number, from 1 on. Tasks that touch any two of them
+    /// run one after the other, if one may write.
+    ///
+    /// # Errors
+    /// As for [`input`](Self::input).
+    pub fn aliasing_input<T: Element>(
+        &mut self,
+        view: &View<T>,
+        alias: u16,
+    ) -> Result<Input<T>, Error> {
+        self.any_input(view, alias.into())
+    }
+
+    fn any_input<T: Element>(&mut self, view: &View<T>, alias: u32) -> Result<Input<T>, Error> {
+        let (device, memory) = self.owner(view.allocation())?;
+        let base = narrow(self.bases.len())?;
+        let var = self.var(0)?;
+        let index = self.inputs.len();
+        self.bases.push(Base {
+            device,
+            memory,
+            input: Some(index),
+            alias,
+        });
+        self.inputs.push(InputDraft {
+            base,
+            var,
+            bytes: view.size_bytes() as u64,
+            offset: view.offset(),
+        });
+        Ok(Input {
+            index,
+            base,
+            var,
+            offset: 0,
+            len: view.len(),
+            element: PhantomData,
+        })
+    }
+
+    /// Which of the devices a heap is.
+    fn device_of(&self, memory: &Arc<Allocation>) -> Option<usize> {
+        let heap = memory.heap();
+        self.devices.iter().position(|d| Arc::ptr_eq(&d.heap, heap))
+    }
+
+    /// Whose memory it is, and that device's own name of it.
+    fn owner(&self, memory: &Arc<Allocation>) -> Result<(usize, Arc<Allocation>), Error> {
+        let own = memory.original();
+        if let Some(device) = self.device_of(own) {
+            return Ok((device, Arc::clone(own)));
+        }
+        // Memory of a device that takes no part, seen by one that does.
+        match self.device_of(memory) {
+            Some(device) => Ok((device, Arc::clone(memory))),
+            None => Err(Error::OtherDevice { what: "buffer" }),
+        }
+    }
+
+    /// The base of fixed memory.
+    fn fixed(&mut self, memory: &Arc<Allocation>) -> Result<u32, Error> {
+        let (device, memory) = self.owner(memory)?;
+        let key = Arc::as_ptr(&memory).addr();
+        if let Some(known) = self.known.get(&key) {
+            return Ok(*known);
+        }
+        let base = narrow(self.bases.len())?;
+        self.known.insert(key, base);
+        self.bases.push(Base {
+            device,
+            memory,
+            input: None,
+            alias: 0,
+        });
+        Ok(base)
+    }
+
+    fn known(&self, value: Value) -> Result<(), Error> {
+        match value {
+            Value::Var(of) if of.var.index() as usize >= self.values.len() => {
+                let count = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+                let index = of.var.index();
+                Err(Error::UnknownVariable { index, count })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn push(&mut self, action: Action, what: What, accesses: &[Access]) -> Result<Node, Error> {
+        let node = narrow(self.drafts.len())?;
+        let first = self.accesses.len();
+        self.accesses.extend_from_slice(accesses);
+        self.drafts.push(Draft {
+            action,
+            accesses: first..self.accesses.len(),
+            queue: None,
+            name: None,
+            what,
+        });
+        Ok(Node(node))
+    }
+
+    /// Launches a kernel, on a compute queue of its device.
+    ///
+    /// # Safety
+    /// As for [`Commands::exec`](crate::Commands::exec), for every launch and all that the graph's inputs and numbers may be
+    /// set to. It touches the bytes of the views that it is given, and no others that another task of the graph touches.
+    ///
+    /// # Errors
+    /// [`Error::ArgumentCount`], [`Error::Argument`], [`Error::OtherDevice`], [`Error::UnknownVariable`];
+    /// [`Error::Graph`] for an address without a buffer.
+    #[allow(unsafe_code, reason = "takes the caller's word for a kernel")]
+    pub unsafe fn exec(
+        &mut self,
+        kernel: &Kernel,
+        args: &[Arg<'_>],
+        grid: Grid,
+    ) -> Result<Node, Error> {
+        let heap = &kernel.kernel.heap;
+        let device = self.devices.iter().position(|d| Arc::ptr_eq(&d.heap, heap));
+        let device = device.ok_or(Error::OtherDevice { what: "kernel" })?;
+        kernel.check(args)?;
+        for value in grid.groups.into_iter().chain(grid.local) {
+            self.known(value)?;
+        }
+        let (mut owned, mut accesses) = (Vec::new(), Vec::new());
+        for (index, arg) in args.iter().enumerate() {
+            owned.push(match (&arg.core, arg.allocation, arg.input) {
+                (CoreArg::Buffer(address), memory, input) => {
+                    let (base, offset) = match (memory, input, address) {
+                        (Some(memory), _, Value::Imm(address)) => {
+                            let offset = address.wrapping_sub(memory.address());
+                            (self.fixed(memory)?, offset)
+                        }
+                        (_, Some(base), Value::Var(of)) => (base, of.add),
+                        _ => return Err(no_buffer(kernel, index)),
+                    };
+                    let infos = kernel.arguments();
+                    let read_only = infos
+                        .and_then(|i| i.get(index))
+                        .is_some_and(|i| i.read_only);
+                    accesses.push(Access {
+                        allocation: base,
+                        offset,
+                        len: arg.bytes,
+                        mode: if read_only { Mode::Read } else { Mode::Write },
+                    });
+                    OwnedArg::Bytes { base, offset }
+                }
+                (&CoreArg::Scalar { value, size }, ..) => {
+                    self.known(value)?;
+                    OwnedArg::Scalar { value, size }
+                }
+                (CoreArg::Bytes(bytes), ..) => OwnedArg::Block((*bytes).into()),
+                _ => return Err(no_buffer(kernel, index)),
+            });
+        }
+        let action = Action::Exec {
+            device: u16::try_from(device).unwrap_or(u16::MAX),
+        };
+        let what = What::Exec {
+            kernel: kernel.clone(),
+            args: owned,
+            grid,
+        };
+        self.push(action, what, &accesses)
+    }
+
+    fn span(&mut self, span: GraphSpan<'_>, mode: Mode) -> Result<Access, Error> {
+        let (allocation, offset, len) = match span.0 {
+            Of::Memory(span) => {
+                if mode == Mode::Write && !span.allocation.is_writable() {
+                    return Err(Error::ReadOnly {
+                        address: span.address(),
+                    });
+                }
+                (self.fixed(span.allocation)?, span.offset, span.bytes)
+            }
+            Of::Input {
+                base,
+                offset,
+                bytes,
+            } => (base, offset, bytes),
+        };
+        Ok(Access {
+            allocation,
+            offset,
+            len,
+            mode,
+        })
+    }
+
+    /// Copies bytes between two ranges of the same length that do not overlap, on a copy queue of the source's device if it
+    /// reaches the destination, of the destination's if that reaches the source, else through the host's memory.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Overlap`], [`Error::ReadOnly`], [`Error::OtherDevice`].
+    pub fn copy<'d, 's>(
+        &mut self,
+        destination: impl Into<GraphSpan<'d>>,
+        source: impl Into<GraphSpan<'s>>,
+    ) -> Result<Node, Error> {
+        let from = self.span(source.into(), Mode::Read)?;
+        let to = self.span(destination.into(), Mode::Write)?;
+        if from.len != to.len {
+            return Err(Error::Length {
+                what: "bytes of a copy's source",
+                need: to.len,
+                have: from.len,
+            });
+        }
+        if from.allocation == to.allocation && from.offset.abs_diff(to.offset) < from.len {
+            return Err(Error::Overlap {
+                bytes: from.len,
+                source_address: from.offset,
+                destination: to.offset,
+            });
+        }
+        self.push(Action::Copy, What::Copy, &[from, to])
+    }
+
+    /// Writes a number to 4 or 8 bytes, on a compute queue of their device. A number that is known now must fit.
+    ///
+    /// # Errors
+    /// [`Error::Length`] for other sizes; [`Error::ReadOnly`], [`Error::OtherDevice`], [`Error::UnknownVariable`].
+    pub fn write<'d>(
+        &mut self,
+        destination: impl Into<GraphSpan<'d>>,
+        value: impl Into<Value>,
+    ) -> Result<Node, Error> {
+        let value = value.into();
+        self.known(value)?;
+        let to = self.span(destination.into(), Mode::Write)?;
+        if to.len != 4 && to.len != 8 {
+            return Err(Error::Length {
+                what: "bytes of a number to write",
+                need: 8,
+                have: to.len,
+            });
+        }
+        let base = self.bases.get(to.allocation as usize);
+        let device = base.map_or(0, |b| b.device);
+        let action = Action::Write {
+            device: u16::try_from(device).unwrap_or(u16::MAX),
+            engine: Engine::Compute,
+        };
+        self.push(action, What::Write(value), &[to])
+    }
+
+    /// Gives a node a name, for people.
+    pub fn name(&mut self, node: Node, name: &str) -> &mut Self {
+        if let Some(draft) = self.drafts.get_mut(node.0 as usize) {
+            draft.name = Some(name.to_owned());
+        }
+        self
+    }
+
+    /// Puts a node on this queue of its device and kind, which is else the planner's choice.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueue`].
+    pub fn pin(&mut self, node: Node, index: usize) -> Result<&mut Self, Error> {
+        let draft = self.drafts.get_mut(node.0 as usize);
+        let Some(draft) = draft else {
+            return Err(Error::Graph {
+                reason: format!("there is no node {}", node.0),
+            });
+        };
+        let (device, kind) = match draft.action {
+            Action::Exec { device } | Action::Write { device, .. } => {
+                (usize::from(device), QueueKind::Compute)
+            }
+            Action::Copy => {
+                let source = self.accesses.get(draft.accesses.start);
+                let base = source.and_then(|a| self.bases.get(a.allocation as usize));
+                (base.map_or(0, |b| b.device), QueueKind::Copy)
+            }
+        };
+        let counts = self.devices.get(device).map(|d| d.backend.queue_counts());
+        let (compute, copy) = counts.unwrap_or((0, 0));
+        let count = match kind {
+            QueueKind::Compute => compute,
+            QueueKind::Copy => copy,
+        };
+        if index >= count {
+            return Err(Error::NoSuchQueue { kind, index, count });
+        }
+        draft.queue = u16::try_from(index).ok();
+        Ok(self)
+    }
+
+    /// Nodes so far.
+    pub fn len(&self) -> usize {
+        self.drafts.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.drafts.is_empty()
+    }
+
+    /// Plans the graph, records its queues, and puts them into memory of their devices.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] and [`Error::Graph`] for what the devices cannot do; [`Error::Record`], [`Error::OutOfMemory`],
+    /// [`Error::Driver`].
+    pub fn build(self, options: &GraphOptions) -> Result<Graph, Error> {
+        Graph::new(self, options)
+    }
+}
+
+fn no_buffer(kernel: &Kernel, index: usize) -> Error {
+    Error::Graph {
+        reason: format!(
+            "argument {index} of kernel {} is an address without a buffer, so that nobody knows what it touches; give a \
+             view or an input",
+            kernel.name()
+        ),
+    }
+}
+
+fn narrow(n: usize) -> Result<u32, Error> {
+    u32::try_from(n).map_err(|_| Error::TooLarge {
+        what: "the number of a graph's parts",
+        size: n as u64,
+        most: u32::MAX.into(),
+    })
+}

@@ -1,0 +1,294 @@
+//! A graph's queues through the devices' own encoders, command by command.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use hcq_nostd::args::Arg;
+use hcq_nostd::graph::{Command, Encode, QueueAt, QueueMemory};
+use hcq_nostd::patch::{BuildError, Derived, PatchList, PatchRoom, RegionId, Site};
+use hcq_nostd::record::{Block, Operand, RecordError};
+use hcq_nostd::value::{Affine, Var};
+
+use super::plan::kind;
+use crate::arg::Grid;
+use crate::backend::{Backend, Command as Own, Exec, Prepared, QueueId};
+use crate::inner::Inner;
+
+/// Alignment of what is beside a command.
+const ALIGN: usize = 64;
+/// Derived variables of one command at most.
+const DERIVED: usize = 16;
+/// Words of one command at first.
+const WORDS: usize = 1024;
+/// Words that one command runs from device memory at most, nearly; what is longer is run by several.
+const PIECE: usize = 1 << 19;
+
+/// A kernel of a node.
+pub(super) struct Program {
+    pub(super) device: usize,
+    pub(super) prepared: Prepared,
+}
+
+/// Memory in which one command is encoded.
+struct Scratch {
+    words: Vec<u32>,
+    sites: Vec<Site>,
+}
+
+/// The devices of a graph.
+pub(super) struct Drivers<'d> {
+    devices: &'d [Arc<Inner>],
+    scratch: RefCell<Scratch>,
+    /// For each queue, where its words can be cut when they are run by reference.
+    cuts: RefCell<Vec<Vec<usize>>>,
+}
+
+impl<'d> Drivers<'d> {
+    pub(super) fn new(devices: &'d [Arc<Inner>], queues: usize) -> Self {
+        Self {
+            devices,
+            scratch: RefCell::new(Scratch {
+                words: vec![0; WORDS],
+                sites: vec![Site::EMPTY; 64],
+            }),
+            cuts: RefCell::new(vec![Vec::new(); queues]),
+        }
+    }
+
+    /// Where the words of a queue that was just recorded can be cut.
+    pub(super) fn cuts(&self, queue: usize) -> Vec<usize> {
+        let cuts = self.cuts.borrow();
+        cuts.get(queue).cloned().unwrap_or_default()
+    }
+
+    fn backend(&self, device: usize) -> Result<&dyn Backend, RecordError> {
+        let device = self.devices.get(device);
+        device.map(|d| &*d.backend).ok_or(RecordError::Unsupported {
+            operand: Operand::Program,
+        })
+    }
+}
+
+/// A queue while it is recorded.
+pub(super) struct Queue<'m> {
+    at: QueueAt,
+    memory: QueueMemory<'m>,
+    /// The last cut.
+    last: Cell<usize>,
+}
+
+impl Queue<'_> {
+    fn id(&self) -> QueueId {
+        QueueId {
+            kind: kind(self.at.engine),
+            index: usize::from(self.at.index),
+        }
+    }
+}
+
+impl Encode for Drivers<'_> {
+    type Program = Program;
+    type Queue<'m> = Queue<'m>;
+
+    fn kernargs(&self, program: &Program, args: &[Arg<'_>]) -> Result<(usize, usize), RecordError> {
+        self.backend(program.device)?
+            .kernargs(&program.prepared, args)
+    }
+
+    fn over<'m>(
+        &self,
+        at: QueueAt,
+        memory: QueueMemory<'m>,
+    ) -> Result<Self::Queue<'m>, RecordError> {
+        if let Some(cuts) = self.cuts.borrow_mut().get_mut(at.queue as usize) {
+            cuts.clear();
+        }
+        Ok(Queue {
+            at,
+            memory,
+            last: Cell::new(0),
+        })
+    }
+
+    fn command(
+        &self,
+        queue: &mut Queue<'_>,
+        command: Command<'_, '_, Program>,
+    ) -> Result<(), RecordError> {
+        let backend = self.backend(usize::from(queue.at.device))?;
+        let id = queue.id();
+        match command {
+            Command::Barrier => self.plain(backend, queue, id, &Own::Barrier),
+            Command::Wait(signal, value) => {
+                self.plain(backend, queue, id, &Own::Wait(signal, value))
+            }
+            Command::Signal(signal, value) => {
+                self.plain(backend, queue, id, &Own::Signal(signal, value))
+            }
+            Command::Timestamp(signal) => self.plain(backend, queue, id, &Own::Timestamp(signal)),
+            Command::Write(address, value, width) => {
+                self.plain(backend, queue, id, &Own::Write(address, value, width))
+            }
+            Command::Copy {
+                destination,
+                source,
+                bytes,
+            } => {
+                let copy = Own::Copy {
+                    destination,
+                    source,
+                    bytes,
+                };
+                self.plain(backend, queue, id, &copy)
+            }
+            Command::Exec(mut launch) => {
+                let grid = Grid {
+                    groups: launch.groups,
+                    local: launch.local,
+                    local_memory: launch.local_memory,
+                };
+                let exec = Own::Exec(Exec {
+                    program: &launch.program.prepared,
+                    args: launch.args,
+                    grid: &grid,
+                });
+                let block = launch.kernargs.reborrow();
+                self.record(backend, &mut queue.memory, (id, queue.at), &exec, block)?;
+                self.cut(queue);
+                Ok(())
+            }
+        }
+    }
+
+    fn finish<'m>(&self, queue: Self::Queue<'m>) -> QueueMemory<'m> {
+        queue.memory
+    }
+}
+
+impl Drivers<'_> {
+    /// A command with no argument block; what its engine reads beside the words goes beside them.
+    fn plain(
+        &self,
+        backend: &dyn Backend,
+        queue: &mut Queue<'_>,
+        id: QueueId,
+        command: &Own<'_>,
+    ) -> Result<(), RecordError> {
+        let at = queue.at;
+        let memory = &mut queue.memory;
+        match backend.beside(id.kind) {
+            0 => self.record_with(backend, memory, (id, at), command, None)?,
+            bytes => {
+                let start = memory
+                    .beside
+                    .used
+                    .checked_next_multiple_of(ALIGN)
+                    .ok_or(BuildError::TooMany)?;
+                let need = start.checked_add(bytes).ok_or(BuildError::TooMany)?;
+                let have = memory.beside.region.len();
+                // The block borrows the region while the recorder is used: take it out for that time.
+                let empty = hcq_nostd::mem::Region::from_words(&mut [], 0);
+                let mut region = std::mem::replace(&mut memory.beside.region, empty);
+                let block = Block::new(&mut region, memory.beside.id, start, bytes)
+                    .map_err(|_| RecordError::KernargsTooSmall { need, have });
+                let block = block.map(|block| match memory.beside.address {
+                    hcq_nostd::value::Value::Var(of) => block.based_on(of.var),
+                    hcq_nostd::value::Value::Imm(_) => block,
+                });
+                let done = block.and_then(|block| {
+                    self.record_with(backend, memory, (id, at), command, Some(block))
+                });
+                memory.beside.region = region;
+                done?;
+                memory.beside.used = need;
+            }
+        }
+        self.cut(queue);
+        Ok(())
+    }
+
+    fn record(
+        &self,
+        backend: &dyn Backend,
+        memory: &mut QueueMemory<'_>,
+        of: (QueueId, QueueAt),
+        command: &Own<'_>,
+        block: Block<'_, '_>,
+    ) -> Result<(), RecordError> {
+        self.record_with(backend, memory, of, command, Some(block))
+    }
+
+    /// Encodes into scratch memory, and moves words and sites to where they belong.
+    fn record_with(
+        &self,
+        backend: &dyn Backend,
+        memory: &mut QueueMemory<'_>,
+        (id, at): (QueueId, QueueAt),
+        command: &Own<'_>,
+        mut block: Option<Block<'_, '_>>,
+    ) -> Result<(), RecordError> {
+        let mut scratch = self.scratch.borrow_mut();
+        let Scratch { words, sites } = &mut *scratch;
+        let vars = memory.list().vars();
+        let mut derived = [Derived::EMPTY; DERIVED];
+        let (count, made) = loop {
+            let list = PatchList::resume(sites, &mut derived, PatchRoom::default(), vars)?;
+            let block = block.as_mut().map(Block::reborrow);
+            let need = match backend.encode(id, command, block, words, list) {
+                Ok((count, list)) => break (count, list.used()),
+                Err(RecordError::NoRoom(need)) => need,
+                Err(e) => return Err(e),
+            };
+            if need.words <= words.len() && need.sites <= sites.len() {
+                return Err(RecordError::NoRoom(need));
+            }
+            words.resize(need.words.max(words.len()), 0);
+            sites.resize(need.sites.max(sites.len()), Site::EMPTY);
+        };
+        let own = RegionId(u16::try_from(at.queue).map_err(|_| BuildError::TooMany)?);
+        let base = u32::try_from(memory.recorder.used().words.saturating_mul(4))
+            .map_err(|_| BuildError::TooMany)?;
+        let words = words.get(..count).unwrap_or_default();
+        let filed = sites.get(..made.sites).unwrap_or(sites);
+        let derived = derived.get(..made.derived).unwrap_or_default();
+        memory.recorder.command(|c| {
+            c.words(words);
+            // Derived variables get their numbers here: another command may have made the same ones already.
+            let mut moved = [Var::new(0); DERIVED];
+            for (to, one) in moved.iter_mut().zip(derived) {
+                *to = c.list().derive(*one)?;
+            }
+            for site in filed {
+                let Some(mut formula) = site.formula() else {
+                    continue;
+                };
+                if let Some(n) = formula.of.var.index().checked_sub(vars) {
+                    let var = moved
+                        .get(n as usize)
+                        .filter(|_| (n as usize) < made.derived);
+                    let var = *var.ok_or(BuildError::TooMany)?;
+                    formula.of = Affine { var, ..formula.of };
+                }
+                // Backends count the words as region 0, which is the first queue's here.
+                let (region, offset) = match site.place() {
+                    (RegionId(0), offset) => (own, offset.saturating_add(base)),
+                    other => other,
+                };
+                c.list().site(region, offset, &formula);
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Notes a place where long words can be cut: where the next piece is aligned for every engine.
+    fn cut(&self, queue: &Queue<'_>) {
+        let len = queue.memory.recorder.used().words;
+        if len - queue.last.get() >= PIECE && len.is_multiple_of(8) {
+            queue.last.set(len);
+            if let Some(cuts) = self.cuts.borrow_mut().get_mut(queue.at.queue as usize) {
+                cuts.push(len);
+            }
+        }
+    }
+}
