@@ -357,14 +357,14 @@ fn against_the_model(devices: &[Device], groups: &[usize], tasks: usize, seed: u
 
 #[test]
 fn on_the_cpu() {
-    for seed in 0..20 {
+    for seed in 0..seeds(20) {
         against_the_model(&[open("cpu", None)], &[0], 12, seed);
     }
 }
 
 #[test]
 fn on_two_cpu_devices() {
-    for seed in 0..20 {
+    for seed in 0..seeds(20) {
         let devices = [open("cpu", None), open("cpu", None)];
         against_the_model(&devices, &[0, 0], 16, seed);
     }
@@ -379,7 +379,7 @@ fn on_one_simulated_gpu_of_each_kind() {
         "sim:amd-gfx1100,aql",
         "sim:amd-gfx942,aql",
     ] {
-        for seed in 0..4 {
+        for seed in 0..seeds(4) {
             against_the_model(&[open(name, None)], &[0], 16, seed);
         }
     }
@@ -406,7 +406,7 @@ fn on_several_simulated_gpus() {
         "amd-gfx942,gpus=4",
         "amd-gfx942,gpus=2,seed=1",
     ] {
-        for seed in 0..3 {
+        for seed in 0..seeds(3) {
             let gpus = if machine.contains("gpus=4") { 4 } else { 2 };
             against_the_model(&together(machine, gpus, 0), &[0; 4], 24, seed);
         }
@@ -416,7 +416,7 @@ fn on_several_simulated_gpus() {
 #[test]
 fn on_two_simulated_gpus_and_the_cpu() {
     for machine in ["amd-gfx1100,gpus=2", "amd-gfx1201,gpus=2,seed=1"] {
-        for seed in 0..4 {
+        for seed in 0..seeds(4) {
             against_the_model(&together(machine, 2, 1), &[0; 3], 24, seed);
         }
     }
@@ -425,7 +425,7 @@ fn on_two_simulated_gpus_and_the_cpu() {
 /// GPUs of two machines do not reach each other: what goes between them goes through the host's memory.
 #[test]
 fn on_gpus_that_do_not_reach_each_other() {
-    for seed in 0..4 {
+    for seed in 0..seeds(4) {
         let mut devices = together("amd-gfx1100", 1, 0);
         devices.extend(together("amd-gfx942", 1, 0));
         against_the_model(&devices, &[0, 1], 24, seed);
@@ -434,9 +434,15 @@ fn on_gpus_that_do_not_reach_each_other() {
 
 #[test]
 fn on_gpus_that_do_not_reach_each_other_and_the_cpu() {
-    for seed in 0..4 {
+    for seed in 0..seeds(4) {
         let mut devices = together("amd-gfx1100", 1, 1);
         devices.extend(together("amd-gfx1201,seed=1", 1, 0));
         against_the_model(&devices, &[0, 0, 1], 24, seed);
     }
+}
+
+/// Seeds of a test; `HCQ_GRAPH_SEEDS` times as many if it is set.
+fn seeds(usual: u64) -> u64 {
+    let times = std::env::var("HCQ_GRAPH_SEEDS").ok();
+    usual * times.and_then(|n| n.parse().ok()).unwrap_or(1)
 }

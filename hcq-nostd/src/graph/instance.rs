@@ -462,6 +462,11 @@ impl<'m> Instance<'m> {
         Ok(Idle { instance: self })
     }
 
+    /// Whether a launch failed when some of its queues had been submitted.
+    pub const fn is_stuck(&self) -> bool {
+        matches!(self.state, State::Stuck(_))
+    }
+
     /// Nothing of the last launch runs any more, whatever the timelines say: the devices were recovered, and have dropped
     /// it.
     pub fn abandon(&mut self) {

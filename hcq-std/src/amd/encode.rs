@@ -4,6 +4,7 @@ use hcq_amd::aql::{self, AqlCompute, PACKET_BYTES, PACKET_WORDS};
 use hcq_amd::device::{Device, Event};
 use hcq_amd::pm4::Pm4Compute;
 use hcq_amd::pm4::indirect_buffer::IndirectBuffer;
+use hcq_amd::pm4::release_mem::{DataSel, IntSel, ReleaseMem};
 use hcq_amd::sdma::{self, SdmaCopy};
 use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{BuildError, Derived, Formula, PatchList, PatchRoom, RegionId, Site};
@@ -60,6 +61,21 @@ pub(super) fn pm4<'w>(
         Command::Wait(..) | Command::PollBit(..) => {
             common(&mut queue, command)?;
             queue.memory_barrier()?;
+        }
+        // What kernels have stored to the same cache line is written back first, and does not come over the number later.
+        Command::Write(address, value, width) => {
+            let data = match width {
+                WriteWidth::W32 => DataSel::Low32(value),
+                WriteWidth::W64 => DataSel::Data64(value),
+            };
+            let write = ReleaseMem {
+                flush: device.chip().release,
+                data,
+                interrupt: IntSel::None,
+                address,
+                context: 0,
+            };
+            queue.recorder().command(|c| write.record(c))?;
         }
         Command::Exec(e) => {
             let Packets::Pm4(program) = own(e.program)?.on(index)? else {

@@ -16,8 +16,8 @@ use crate::Error;
 use crate::backend::{Memory, Origin};
 use crate::seam::{Errno, MapRequest, Protection, System};
 
-/// Alignment of every allocation: a cache line, and what group-local memory and packets need.
-const ALIGN: usize = 64;
+/// Alignment of allocations, and what their sizes are rounded up to: GPUs that are told of them map whole pages, each once.
+const ALIGN: usize = 4096;
 /// From this size on an allocation is a mapping of its own: zeroed lazily, and given back to the system at once.
 const MAPPED: usize = 128 << 10;
 

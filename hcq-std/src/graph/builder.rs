@@ -590,7 +590,8 @@ impl GraphBuilder {
         self.push(Action::Copy, What::Copy, &[from, to])
     }
 
-    /// Writes a number to 4 or 8 bytes, on a compute queue of their device. A number that is known now must fit.
+    /// Writes a number to 4 or 8 bytes, on a copy queue of their device, or a compute queue if it has none. A number that is
+    /// known now must fit.
     ///
     /// # Errors
     /// [`Error::Length`] for other sizes; [`Error::ReadOnly`], [`Error::OtherDevice`], [`Error::UnknownVariable`].
@@ -611,9 +612,14 @@ impl GraphBuilder {
         }
         let base = self.bases.get(to.allocation as usize);
         let device = base.map_or(0, |b| b.device);
+        let counts = self.devices.get(device).map(|d| d.backend.queue_counts());
         let action = Action::Write {
             device: u16::try_from(device).unwrap_or(u16::MAX),
-            engine: Engine::Compute,
+            // What a compute queue's own engine writes goes past caches that its kernels look into.
+            engine: match counts {
+                Some((_, 0)) => Engine::Compute,
+                _ => Engine::Copy,
+            },
         };
         self.push(action, What::Write(value), &[to])
     }
@@ -638,9 +644,8 @@ impl GraphBuilder {
             });
         };
         let (device, kind) = match draft.action {
-            Action::Exec { device } | Action::Write { device, .. } => {
-                (usize::from(device), QueueKind::Compute)
-            }
+            Action::Exec { device } => (usize::from(device), QueueKind::Compute),
+            Action::Write { device, engine } => (usize::from(device), super::plan::kind(engine)),
             Action::Copy => {
                 let source = self.accesses.get(draft.accesses.start);
                 let base = source.and_then(|a| self.bases.get(a.allocation as usize));

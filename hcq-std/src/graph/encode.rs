@@ -6,8 +6,10 @@ use std::sync::Arc;
 use hcq_nostd::args::Arg;
 use hcq_nostd::graph::{Command, Encode, QueueAt, QueueMemory};
 use hcq_nostd::patch::{BuildError, Derived, PatchList, PatchRoom, RegionId, Site};
+use hcq_nostd::plan::Engine;
+use hcq_nostd::queue::WriteWidth;
 use hcq_nostd::record::{Block, Operand, RecordError};
-use hcq_nostd::value::{Affine, Var};
+use hcq_nostd::value::{Affine, Value, Var};
 
 use super::plan::kind;
 use crate::arg::Grid;
@@ -127,7 +129,29 @@ impl Encode for Drivers<'_> {
             }
             Command::Timestamp(signal) => self.plain(backend, queue, id, &Own::Timestamp(signal)),
             Command::Write(address, value, width) => {
-                self.plain(backend, queue, id, &Own::Write(address, value, width))
+                self.plain(backend, queue, id, &Own::Write(address, value, width))?;
+                if queue.at.engine == Engine::Copy {
+                    return Ok(());
+                }
+                // Kernels behind it begin when the number is in memory, and look there.
+                let halves = match (width, value) {
+                    (WriteWidth::W32, value) => [Some(value), None],
+                    (WriteWidth::W64, Value::Imm(v)) => {
+                        [Some((v & 0xffff_ffff).into()), Some((v >> 32).into())]
+                    }
+                    (WriteWidth::W64, Value::Var(_)) => {
+                        return Err(RecordError::Unsupported {
+                            operand: Operand::Data,
+                        });
+                    }
+                };
+                for (at, half) in [0u64, 4].into_iter().zip(halves) {
+                    if let Some(half) = half {
+                        let there = Own::PollBit(address + at, u32::MAX, half);
+                        self.plain(backend, queue, id, &there)?;
+                    }
+                }
+                self.plain(backend, queue, id, &Own::Barrier)
             }
             Command::Copy {
                 destination,

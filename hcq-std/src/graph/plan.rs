@@ -55,7 +55,7 @@ fn groups(devices: &[Arc<Inner>]) -> Result<Vec<u16>, Error> {
     };
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let (cpus, others): (Vec<usize>, Vec<usize>) =
-        (0..devices.len()).partition(|&d| devices.get(d).is_some_and(|d| is_processor(d)));
+        (0..devices.len()).partition(|&d| devices.get(d).is_some_and(is_processor));
     for device in others.into_iter().chain(cpus) {
         let home = groups
             .iter_mut()
