@@ -32,10 +32,16 @@ unsafe extern "C" fn step(args: *const c_void, group: *const Group) {
         add: u32,
         n: u32,
     }
-    let (args, group) = unsafe { (&*args.cast::<Args>(), &*group) };
+    // SAFETY: a block of this layout.
+    let args = unsafe { &*args.cast::<Args>() };
+    // SAFETY: a group.
+    let group = unsafe { &*group };
     let first = group.group[0] * group.local[0];
     for i in first..args.n.min(first + group.local[0]) {
-        let at = unsafe { &mut *args.data.add(i as usize) };
+        // SAFETY: there are `n` numbers.
+        let at = unsafe { args.data.add(i as usize) };
+        // SAFETY: as above, and no other item touches it.
+        let at = unsafe { &mut *at };
         *at = at.wrapping_mul(args.factor).wrapping_add(args.add);
     }
 }
@@ -49,10 +55,20 @@ unsafe extern "C" fn add(args: *const c_void, group: *const Group) {
         out: *mut u32,
         n: u32,
     }
-    let (args, group) = unsafe { (&*args.cast::<Args>(), &*group) };
+    // SAFETY: a block of this layout.
+    let args = unsafe { &*args.cast::<Args>() };
+    // SAFETY: a group.
+    let group = unsafe { &*group };
     let first = group.group[0] * group.local[0];
     for i in (first..args.n.min(first + group.local[0])).map(|i| i as usize) {
-        unsafe { *args.out.add(i) = (*args.a.add(i)).wrapping_add(*args.b.add(i)) };
+        // SAFETY: there are `n` numbers in each.
+        let (a, b) = (args.a.wrapping_add(i), args.b.wrapping_add(i));
+        // SAFETY: as above.
+        let a = unsafe { a.read() };
+        // SAFETY: as above.
+        let b = unsafe { b.read() };
+        // SAFETY: as above, and no other item touches it.
+        unsafe { args.out.wrapping_add(i).write(a.wrapping_add(b)) };
     }
 }
 
@@ -65,8 +81,10 @@ struct Kernels {
 fn kernels(device: &Device) -> Kernels {
     if device.name().contains("cpu") {
         let signature = "uint32_t *data; uint32_t factor; uint32_t add; uint32_t n;";
+        // SAFETY: the function takes a block of this layout.
         let step = unsafe { device.register("step", signature, step) };
         let signature = "const uint32_t *a; const uint32_t *b; uint32_t *out; uint32_t n;";
+        // SAFETY: as above.
         let add = unsafe { device.register("add", signature, add) };
         return Kernels {
             step: step.expect("registered"),
@@ -248,6 +266,7 @@ fn random(
                     (len as u32).into(),
                 ];
                 let grid = Grid::new(len as u32 / 16, 16);
+                // SAFETY: the views have `len` numbers.
                 unsafe { builder.exec(&kernels[device].step, &args, grid) }.expect("a node");
                 scene.tasks.push(Task::Step(a, factor, param));
             }
@@ -261,6 +280,7 @@ fn random(
                 let [x, y, out] = all.map(|a| a.unwrap_or_else_arg(&views));
                 let args = [x, y, out, (len as u32).into()];
                 let grid = Grid::new(len as u32 / 16, 16);
+                // SAFETY: the views have `len` numbers.
                 unsafe { builder.exec(&kernels[device].add, &args, grid) }.expect("a node");
                 scene.tasks.push(Task::Add(a, b, c));
             }

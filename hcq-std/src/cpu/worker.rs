@@ -23,8 +23,10 @@ const BUDGET: u32 = 256;
 const COPY_STEP: u64 = 256 << 20;
 /// Longest sleep of a worker with nothing to do.
 const IDLE_NAP: Duration = Duration::from_secs(1);
-/// Longest sleep on a signal: kernels and the caller's own threads may write signals without telling anybody.
+/// Longest sleep on a signal: kernels, other devices and the caller's own threads may write signals without telling anybody.
 const SIGNAL_NAP: Duration = Duration::from_millis(10);
+/// The first one, which doubles from time to time: what others write comes soon, or takes its time.
+const FIRST_NAP: Duration = Duration::from_micros(50);
 /// Longest sleep on a word of memory, and on helpers.
 const WORD_NAP: Duration = Duration::from_millis(1);
 
@@ -132,6 +134,7 @@ impl Worker {
             shared,
             bell,
             alone: self.queue.is_some(),
+            naps: 0,
         }
         .run();
     }
@@ -146,6 +149,8 @@ struct Loop<'a> {
     bell: &'a Event,
     /// Nobody else sleeps there.
     alone: bool,
+    /// Sleeps on a signal since something ran.
+    naps: u32,
 }
 
 impl Loop<'_> {
@@ -168,7 +173,7 @@ impl Loop<'_> {
             }
             let held = match outcome.take().unwrap_or_else(|| self.poll()) {
                 Poll::Ran(_) => {
-                    idle_since = None;
+                    (idle_since, self.naps) = (None, 0);
                     self.shared.room.notify(&self.shared.futex());
                     self.shared.helped.notify(&self.shared.futex());
                     continue;
@@ -216,7 +221,13 @@ impl Loop<'_> {
                 }
                 return None;
             }
-            Some(BlockedOn::Signal { address, .. }) => (Some(address), SIGNAL_NAP),
+            Some(BlockedOn::Signal { address, .. }) => {
+                let nap = FIRST_NAP
+                    .saturating_mul(1 << self.naps.min(8))
+                    .min(SIGNAL_NAP);
+                self.naps = self.naps.saturating_add(1);
+                (Some(address), nap)
+            }
             Some(BlockedOn::Word { address, .. }) => (Some(address), WORD_NAP),
             Some(BlockedOn::Helpers) => (None, WORD_NAP),
         };

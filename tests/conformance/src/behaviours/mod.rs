@@ -5,6 +5,7 @@ pub mod bound;
 pub mod copies;
 pub mod exec;
 pub mod faults;
+pub mod graphs;
 pub mod memory;
 pub mod rings;
 pub mod signals;
@@ -28,6 +29,7 @@ pub(crate) static THEMES: &[&[Behaviour]] = &[
     bound::LIST,
     timestamps::LIST,
     timeline::LIST,
+    graphs::LIST,
     rings::LIST,
     threads::LIST,
     faults::LIST,
