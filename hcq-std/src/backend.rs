@@ -320,6 +320,10 @@ pub(crate) trait Backend: Send + Sync {
     fn timestamp_ns(&self, raw: u64) -> u64 {
         raw
     }
+    /// How far such a time may be off that clock, in nanoseconds. A device that reads the host's own is never.
+    fn clock_error_ns(&self) -> u64 {
+        0
+    }
     /// Passes time, at most `limit`, unless one of the words has changed from what was seen; whether one has. It spins
     /// in round 0 and sleeps in later ones.
     fn relax(&self, round: u32, words: &[(SharedWord<'_>, u64)], limit: Duration) -> bool;

@@ -259,6 +259,15 @@ impl Device {
         self.inner.backend.now_ns()
     }
 
+    /// Nanoseconds by which times that the device's queues wrote may be off the host's clock, as told so far.
+    ///
+    /// A GPU counts by a clock of its own, which is compared with the host's now and then: each look at both is off by at most
+    /// half of the time that it took, and between two of them the clocks run apart. 0 for a device that reads the host's clock.
+    /// Of two devices, a time that is earlier by more than the sum of both errors is of something that came earlier.
+    pub fn clock_error_ns(&self) -> u64 {
+        self.inner.backend.clock_error_ns()
+    }
+
     /// The time without progress after which waits give up.
     pub fn wait_timeout(&self) -> Duration {
         self.inner.wait_timeout

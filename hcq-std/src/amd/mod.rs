@@ -153,6 +153,8 @@ pub(crate) fn open(
     let words = encode::PortWords::new(&device, version, copies, rings.probe_address());
     let words = words.map_err(Error::record("memory_barrier"))?;
     let port = AmdPort::new(&rings, words, device.xccs())?;
+    // No tick that queues write is older than the first measurement. If the kernel does not tell the time now, it may later.
+    let _ = gpu.calibrate();
     let amd = Amd {
         info: facts(node, &device, aql),
         system: Arc::clone(process.system()),
@@ -389,6 +391,10 @@ impl Backend for Amd {
             }
         }
         clock.map_or(0, |told| told.system_ns(raw))
+    }
+
+    fn clock_error_ns(&self) -> u64 {
+        self.gpu.clock_error_ns()
     }
 
     fn relax(&self, round: u32, words: &[(SharedWord<'_>, u64)], limit: Duration) -> bool {

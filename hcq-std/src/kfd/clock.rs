@@ -32,6 +32,18 @@ const NOMINAL: u64 = 10 << RATE_BITS;
 const RATE_BITS: u32 = 32;
 /// Measurements nearer than this say less of the rate than is known already: the error of one is about a microsecond.
 const BASELINE_NS: u64 = 10_000_000;
+/// A tick, by which a time is rounded.
+const TICK_NS: u64 = NOMINAL >> RATE_BITS;
+/// Crystals are this much off what is written on them at most, in parts of a million; so is the host's clock while it is slewed
+/// (`NTP_MAXFREQ`, the larger of both).
+const OFF_PPM: u64 = 500;
+
+impl Clocks {
+    /// How far it may be off.
+    const fn error_ns(&self) -> u64 {
+        self.width_ns.div_ceil(2).saturating_add(TICK_NS)
+    }
+}
 
 impl Calibration {
     const fn new(at: &Clocks, rate: u64) -> Self {
@@ -110,6 +122,10 @@ impl Told {
 pub(crate) struct Track {
     first: Clocks,
     line: Calibration,
+    /// The last measurement.
+    last: Clocks,
+    /// How far times may be off that any line so far has told, of ticks from the first measurement to the line's own.
+    error_ns: u64,
 }
 
 impl Track {
@@ -117,7 +133,25 @@ impl Track {
         Self {
             first,
             line: Calibration::new(&first, NOMINAL),
+            last: first,
+            error_ns: first.error_ns(),
         }
+    }
+
+    /// How far the line through a measurement, going on from `told`, may be off between the last measurement and this one.
+    fn error(&self, now: &Clocks, measured: bool, told: u64) -> u64 {
+        let since = now.system_ns.saturating_sub(self.last.system_ns);
+        // Of the rate: it was measured over a longer time than it is used for, or it is what is written on the crystal. That it
+        // changes meanwhile is not reckoned with.
+        let rate = if measured {
+            self.first.error_ns().saturating_add(now.error_ns())
+        } else {
+            since.saturating_mul(OFF_PPM) / 1_000_000
+        };
+        let ahead = told.saturating_sub(now.system_ns);
+        let offset = now.error_ns().saturating_add(ahead);
+        // Where the last line ended the new one may not pass below.
+        offset.saturating_add(rate).saturating_add(TICK_NS)
     }
 
     /// Takes one more measurement. The line goes through it, unless the last line was ahead: then it goes on from there, so
@@ -126,11 +160,14 @@ impl Track {
         let ns = now.system_ns.saturating_sub(self.first.system_ns);
         let ticks = now.gpu_ticks.saturating_sub(self.first.gpu_ticks);
         let mut rate = self.line.rate;
-        if ns >= BASELINE_NS && ticks > 0 {
+        let measured = ns >= BASELINE_NS && ticks > 0;
+        if measured {
             let measured = (u128::from(ns) << RATE_BITS) / u128::from(ticks);
             rate = u64::try_from(measured).unwrap_or(NOMINAL).max(1);
         }
         let told = self.line.system_ns(now.gpu_ticks);
+        self.error_ns = self.error_ns.max(self.error(&now, measured, told));
+        self.last = now;
         self.line = Calibration {
             ns: now.system_ns.max(told),
             ..Calibration::new(&now, rate)
@@ -175,6 +212,11 @@ impl Gpu {
             track.add(now);
         }
         Ok(track.line)
+    }
+
+    /// Nanoseconds by which times may be off that were told of ticks since the first measurement; 0 before it.
+    pub(crate) fn clock_error_ns(&self) -> u64 {
+        lock(self.track()).map_or(0, |track| track.error_ns)
     }
 }
 
@@ -256,6 +298,55 @@ mod tests {
             last = now;
         }
         assert!(last.abs_diff(written * 10) < 20_000, "{last} of {written}");
+    }
+
+    /// Ticks of a clock whose rate and whose measurements are wrong by as much as is said, told whenever.
+    #[test]
+    fn the_error_is_what_is_said() {
+        let mut random = 4242u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        for ppm in [-400i64, -100, 0, 3, 400] {
+            // What the system's clock says at a tick.
+            let truth = |tick: u64| {
+                let ns = i128::from(tick) * (10_000_000 + 10 * i128::from(ppm)) / 1_000_000;
+                u64::try_from(ns).expect("small") + 1_000_000
+            };
+            let measure = |tick: u64, next: &mut dyn FnMut(u64) -> u64| {
+                let width_ns = 200 + next(3000);
+                let off = next(width_ns) as i64 - (width_ns / 2) as i64;
+                Clocks {
+                    gpu_ticks: tick,
+                    system_ns: truth(tick).saturating_add_signed(off),
+                    width_ns,
+                }
+            };
+            let mut track = Track::new(measure(0, &mut next));
+            let mut told = Told::new(track.line);
+            let (mut written, mut measured) = (0, 0u64);
+            for round in 0..3000 {
+                let (steps, late) = if round % 100 == 0 {
+                    (9_000_000, 5_000_000)
+                } else {
+                    (3000, 20_000)
+                };
+                written += next(steps);
+                if !told.covers(written) {
+                    measured = measured.max(written) + 1 + next(late);
+                    track.add(measure(measured, &mut next));
+                    told = told.next(track.line);
+                }
+                let (seen, right) = (told.system_ns(written), truth(written));
+                assert!(
+                    seen.abs_diff(right) <= track.error_ns,
+                    "{ppm} ppm, round {round}: {seen} is not {right} within {}",
+                    track.error_ns
+                );
+            }
+            assert!(track.error_ns < 50_000, "{ppm}: {}", track.error_ns);
+        }
     }
 
     #[test]
