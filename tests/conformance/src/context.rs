@@ -1,6 +1,6 @@
 //! What a behaviour is given.
 
-use hcq_std::{Access, Device, Kernel, Options};
+use hcq_std::{Access, Device, Error, Kernel, Options};
 
 use crate::kinds::{self, Kind, Stock};
 use crate::{Failure, Needs};
@@ -8,42 +8,55 @@ use crate::{Failure, Needs};
 /// Milliseconds without progress after which a behaviour's waits give up, unless the environment says otherwise.
 const WAIT_TIMEOUT_MS: u64 = 10_000;
 
-/// A device opened for one behaviour, and all that a behaviour may ask.
+/// Devices opened for one behaviour, and all that a behaviour may ask.
 #[derive(Debug)]
 pub struct Context {
     name: String,
     kind: Option<&'static dyn Kind>,
     options: Options,
     device: Device,
+    /// The same device, and its peers if there are any.
+    devices: Vec<Device>,
 }
 
 impl Context {
-    pub(crate) fn new(name: String, options: Option<Options>) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        name: String,
+        options: Option<Options>,
+        devices: usize,
+    ) -> Result<Self, Failure> {
         let mut options = options.unwrap_or_default();
         if options.wait_timeout_ms.is_none() && std::env::var_os("HCQDEV_WAIT_TIMEOUT_MS").is_none()
         {
             options = options.wait_timeout_ms(WAIT_TIMEOUT_MS);
         }
-        let device = Device::open_with(&name, &options)?;
+        let kind = kinds::of(&name);
+        let devices = open_together(&name, kind, &options, devices.max(1))?;
+        let Some(device) = devices.first().cloned() else {
+            return Err(Failure::new("no device was opened"));
+        };
         Ok(Self {
-            kind: kinds::of(&name),
             name,
+            kind,
             options,
             device,
+            devices,
         })
     }
 
     /// Whether the device has all that a behaviour needs.
     pub(crate) fn check(&self, needs: &Needs) -> Result<(), Failure> {
-        let (compute, copy) = self.device.queue_counts();
-        for (kind, need, have) in [
-            ("compute", needs.compute, compute),
-            ("copy", needs.copy, copy),
-        ] {
-            if have < need {
-                return Err(Failure::missing(format!(
-                    "{need} {kind} queues; the device has {have}"
-                )));
+        for device in &self.devices {
+            let (compute, copy) = device.queue_counts();
+            for (kind, need, have) in [
+                ("compute", needs.compute, compute),
+                ("copy", needs.copy, copy),
+            ] {
+                if have < need {
+                    return Err(Failure::missing(format!(
+                        "{need} {kind} queues; the device has {have}"
+                    )));
+                }
             }
         }
         if needs.recovery && !self.kind.is_none_or(Kind::recovers) {
@@ -52,16 +65,22 @@ impl Context {
         if needs.precise_faults && !self.kind.is_none_or(Kind::faults_are_precise) {
             return Err(Failure::missing("faults that stop a queue at the command"));
         }
+        if needs.own_addresses && !self.kind.is_none_or(Kind::has_own_addresses) {
+            return Err(Failure::missing("an address space of the device's own"));
+        }
         for &stock in needs.kernels {
             self.kernel(&self.device, stock)?;
         }
         Ok(())
     }
 
-    /// Closes the device. A behaviour that passes leaves it in order.
+    /// Closes the devices. A behaviour that passes leaves them in order.
     pub(crate) fn finish(self) -> Result<(), Failure> {
-        if self.device.fault().is_none() {
-            self.device.close()?;
+        drop(self.device);
+        for device in self.devices {
+            if device.fault().is_none() {
+                device.close()?;
+            }
         }
         Ok(())
     }
@@ -69,6 +88,29 @@ impl Context {
     /// The device opened for this behaviour.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The devices that were asked for with [`Needs::devices`], all of one machine; the first is [`device`](Self::device).
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// The first two of [`devices`](Self::devices).
+    pub(crate) fn pair(&self) -> Result<[&Device; 2], Failure> {
+        match &self.devices[..] {
+            [one, two, ..] => Ok([one, two]),
+            _ => Err(Failure::missing("a second device of the same machine")),
+        }
+    }
+
+    /// Devices of a machine of their own, with options of their own: as many as a behaviour has in
+    /// [`devices`](Self::devices).
+    pub(crate) fn open_peers(
+        &self,
+        options: impl FnOnce(Options) -> Options,
+    ) -> Result<Vec<Device>, Failure> {
+        let options = options(self.options.clone());
+        open_together(&self.name, self.kind, &options, self.devices.len())
     }
 
     /// Another device of the same name, with options of its own.
@@ -115,4 +157,41 @@ impl Context {
     pub fn unmapped(&self) -> u64 {
         self.kind.map_or(kinds::UNMAPPED, Kind::unmapped)
     }
+}
+
+/// Opens devices of one machine: the one of this name, and those beside it. A simulated machine is made for them, unless there
+/// is one device only, which makes its own.
+fn open_together(
+    name: &str,
+    kind: Option<&'static dyn Kind>,
+    options: &Options,
+    count: usize,
+) -> Result<Vec<Device>, Failure> {
+    let mut options = options.clone();
+    if count > 1
+        && let Some(machine) = kinds::machine(name)
+    {
+        options = options.system(hcq_std::sim::machine(&machine)?);
+    }
+    let mut devices = vec![Device::open_with(name, &options)?];
+    for number in 1..count {
+        let missing = |e: &dyn std::fmt::Display| {
+            Failure::missing(format!(
+                "{count} devices of one machine; there are {number}: {e}"
+            ))
+        };
+        let peer = match kind {
+            Some(kind) => kind.peer(name, number),
+            None => Some(kinds::counted(name, number)),
+        };
+        let peer = peer.ok_or_else(|| missing(&"a machine has no more of this kind"))?;
+        match Device::open_with(&peer, &options) {
+            Ok(device) => devices.push(device),
+            Err(e @ (Error::Unavailable { .. } | Error::UnknownDevice { .. })) => {
+                return Err(missing(&e));
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(devices)
 }

@@ -25,9 +25,11 @@ pub struct Behaviour {
 pub struct Needs {
     pub(crate) compute: usize,
     pub(crate) copy: usize,
+    pub(crate) devices: usize,
     pub(crate) kernels: &'static [Stock],
     pub(crate) precise_faults: bool,
     pub(crate) recovery: bool,
+    pub(crate) own_addresses: bool,
 }
 
 impl Needs {
@@ -35,9 +37,11 @@ impl Needs {
     pub const COMPUTE: Self = Self {
         compute: 1,
         copy: 0,
+        devices: 1,
         kernels: &[],
         precise_faults: false,
         recovery: false,
+        own_addresses: false,
     };
     /// One copy queue.
     pub const COPY: Self = Self {
@@ -67,6 +71,11 @@ impl Needs {
         }
     }
 
+    /// So many devices of one machine, each with what else is needed: [`Context::devices`].
+    pub const fn devices(self, devices: usize) -> Self {
+        Self { devices, ..self }
+    }
+
     /// These kernels.
     pub const fn kernels(self, kernels: &'static [Stock]) -> Self {
         Self { kernels, ..self }
@@ -76,6 +85,14 @@ impl Needs {
     pub const fn precise_faults(self) -> Self {
         Self {
             precise_faults: true,
+            ..self
+        }
+    }
+
+    /// The device reaches memory only while it has a buffer or a view of it.
+    pub const fn own_addresses(self) -> Self {
+        Self {
+            own_addresses: true,
             ..self
         }
     }

@@ -128,7 +128,7 @@ impl<'a> Runner<'a> {
 }
 
 fn attempt(behaviour: Behaviour, device: String, options: Option<Options>) -> Result<(), Failure> {
-    let mut context = Context::new(device, options)?;
+    let mut context = Context::new(device, options, behaviour.needs.devices)?;
     context.check(&behaviour.needs)?;
     (behaviour.run)(&mut context)?;
     context.finish()

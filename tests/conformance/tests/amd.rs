@@ -37,7 +37,9 @@ fn run_list(device: &str, list: &[Behaviour], options: Options) {
             Verdict::Skipped { .. } => {
                 // Past the test harness, which keeps what passing tests print to itself.
                 writeln!(std::io::stderr(), "{device}: {outcome}").expect("a line goes out");
-                if !MAY_SKIP.contains(&outcome.name()) {
+                let name = outcome.name();
+                let alone = name.starts_with("peer.") && missing_devices(outcome, device);
+                if !MAY_SKIP.contains(&name) && !alone {
                     failed.push(format!("skipped without need: {outcome}"));
                 }
             }
@@ -51,6 +53,19 @@ fn run_list(device: &str, list: &[Behaviour], options: Options) {
     let ran: HashSet<&str> = outcomes.iter().map(Outcome::name).collect();
     let listed: HashSet<&str> = list.iter().map(|b| b.name).collect();
     assert_eq!(ran, listed, "every behaviour listed is reported");
+}
+
+/// Whether it was skipped because its machine has fewer GPUs than it asks for.
+fn missing_devices(outcome: &Outcome, device: &str) -> bool {
+    let Verdict::Skipped { missing } = &outcome.verdict else {
+        return false;
+    };
+    let gpus = device
+        .split(',')
+        .find_map(|option| option.strip_prefix("gpus="));
+    let gpus: usize = gpus.map_or(1, |gpus| gpus.parse().expect("a number"));
+    let wanted = missing.split(' ').next().and_then(|word| word.parse().ok());
+    missing.contains("devices of one machine") && wanted.is_some_and(|wanted: usize| wanted > gpus)
 }
 
 /// The list but for what takes gigabytes.
@@ -107,4 +122,47 @@ lists! {
 fn another_seed_and_a_small_ring() {
     let options = Options::default().ring_packets(64).arena_bytes(512);
     run_list("sim:amd-gfx1100,seed=12345", &quick(), options);
+}
+
+/// What two and four GPUs of a machine do together.
+fn peers() -> Vec<Behaviour> {
+    let all = behaviours().iter().copied();
+    all.filter(|b| b.name.starts_with("peer.")).collect()
+}
+
+macro_rules! together {
+    ($($name:ident: $device:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            run_list($device, &peers(), Options::default());
+        }
+    )*};
+}
+
+together! {
+    two_gfx1100_pm4: "sim:amd-gfx1100,gpus=2";
+    two_gfx1100_aql: "sim:amd-gfx1100,gpus=2,aql";
+    four_gfx1100_pm4: "sim:amd-gfx1100,gpus=4,seed=5";
+    four_gfx1100_aql: "sim:amd-gfx1100:2,gpus=4,seed=6,aql";
+    two_gfx942_pm4: "sim:amd-gfx942,gpus=2";
+    two_gfx942_aql: "sim:amd-gfx942,gpus=2,aql";
+    four_gfx942_pm4: "sim:amd-gfx942:3,gpus=4,seed=7";
+    four_gfx942_aql: "sim:amd-gfx942,gpus=4,seed=8,aql";
+}
+
+/// Without a way to each other's memory there is nothing to share, and nothing fails.
+#[test]
+fn gpus_apart_say_so() {
+    for behaviour in peers() {
+        let list = [behaviour];
+        let runner = Runner::new("sim:amd-gfx1100,gpus=2,p2p=off").list(&list);
+        runner.run(&mut |outcome| match &outcome.verdict {
+            Verdict::Passed => {}
+            Verdict::Skipped { missing } => assert!(
+                missing.contains("devices reach of each other") || missing.contains("4 devices"),
+                "{outcome}"
+            ),
+            Verdict::Failed { .. } => panic!("{outcome}"),
+        });
+    }
 }

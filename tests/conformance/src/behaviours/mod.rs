@@ -7,6 +7,7 @@ pub mod exec;
 pub mod faults;
 pub mod graphs;
 pub mod memory;
+pub mod peers;
 pub mod rings;
 pub mod signals;
 pub mod threads;
@@ -32,5 +33,6 @@ pub(crate) static THEMES: &[&[Behaviour]] = &[
     graphs::LIST,
     rings::LIST,
     threads::LIST,
+    peers::LIST,
     faults::LIST,
 ];

@@ -24,6 +24,16 @@ impl Kind for Cpu {
         device.split([':', ',']).next() == Some("cpu")
     }
 
+    /// Devices have the process's addresses, all of them.
+    fn has_own_addresses(&self) -> bool {
+        false
+    }
+
+    /// Every opening is a device of its own.
+    fn peer(&self, device: &str, _: usize) -> Option<String> {
+        Some(device.to_owned())
+    }
+
     fn kernel(&self, device: &Device, stock: Stock) -> Result<Option<Kernel>, Error> {
         let entry: KernelFn = match stock {
             Stock::Empty => empty,

@@ -27,6 +27,14 @@ pub trait Kind: Debug + Sync {
     /// What the device says against the program.
     fn kernel(&self, device: &Device, stock: Stock) -> Result<Option<Kernel>, Error>;
 
+    /// The name of another device of the machine that has this one: the first other, the second, as `number` says from 1 on.
+    /// Whether there is one shows when it is opened. `None`: a machine has one of this kind.
+    ///
+    /// By default devices are counted: `amd:1` is beside `amd`.
+    fn peer(&self, device: &str, number: usize) -> Option<String> {
+        Some(counted(device, number))
+    }
+
     /// An address, 4096-byte aligned, where no device of this kind has memory. Writing to it is a fault.
     fn unmapped(&self) -> u64 {
         UNMAPPED
@@ -49,10 +57,47 @@ pub trait Kind: Debug + Sync {
         true
     }
 
+    /// Whether a device of this kind has an address space of its own, in which it reaches only what it has buffers and views of.
+    fn has_own_addresses(&self) -> bool {
+        true
+    }
+
     /// Whether [`Device::recover`] can make a device of this kind usable again after a memory fault.
     fn recovers(&self) -> bool {
         true
     }
+}
+
+/// The name of the `number`th device that is not this one, counted from 1, where names are `[sim:]device[:ordinal][,option]...`.
+pub(crate) fn counted(device: &str, number: usize) -> String {
+    let (head, options) = match device.split_once(',') {
+        Some((head, options)) => (head, Some(options)),
+        None => (device, None),
+    };
+    let (head, ordinal) = match head.rsplit_once(':') {
+        Some((first, ordinal)) if first != "sim" => (first, ordinal.parse().unwrap_or(0)),
+        _ => (head, 0),
+    };
+    let other = if number <= ordinal {
+        number - 1
+    } else {
+        number
+    };
+    let options = options.map(|options| format!(",{options}"));
+    format!("{head}:{other}{}", options.unwrap_or_default())
+}
+
+/// The text of the machine to simulate in a device's name; `None` if it is none of a simulated one.
+pub(crate) fn machine(device: &str) -> Option<String> {
+    let mut parts = device.strip_prefix("sim:")?.split(',');
+    let chip = parts.next()?.split(':').next()?;
+    let options = parts.filter(|option| option.contains('='));
+    Some(
+        std::iter::once(chip)
+            .chain(options)
+            .collect::<Vec<_>>()
+            .join(","),
+    )
 }
 
 /// The kind of a device name.
@@ -152,4 +197,40 @@ pub fn spun(turns: u32, seed: u32, group: u32) -> u32 {
     (0..turns).fold(seed.wrapping_add(group), |x, _| {
         x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_counted_past_the_one_there_is() {
+        for (device, peers) in [
+            ("amd", ["amd:1", "amd:2"]),
+            ("amd:1", ["amd:0", "amd:2"]),
+            ("amd:2,aql", ["amd:0,aql", "amd:1,aql"]),
+            ("sim:amd-gfx942", ["sim:amd-gfx942:1", "sim:amd-gfx942:2"]),
+            (
+                "sim:amd-gfx942:1,gpus=4,aql",
+                ["sim:amd-gfx942:0,gpus=4,aql", "sim:amd-gfx942:2,gpus=4,aql"],
+            ),
+        ] {
+            assert_eq!([1, 2].map(|n| counted(device, n)), peers, "{device}");
+        }
+    }
+
+    #[test]
+    fn machines_are_what_names_say_without_the_device() {
+        for (device, text) in [
+            ("amd:1", None),
+            ("cpu", None),
+            ("sim:amd-gfx942", Some("amd-gfx942")),
+            (
+                "sim:amd-gfx942:1,gpus=4,aql,seed=7",
+                Some("amd-gfx942,gpus=4,seed=7"),
+            ),
+        ] {
+            assert_eq!(machine(device).as_deref(), text);
+        }
+    }
 }
