@@ -3,6 +3,7 @@
 use hcq_nostd::args::{Arg, ArgLayout, packed_size, write_packed};
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::record::{Block, RecordError};
+use hcq_nostd::value::Var;
 
 /// A kernel as the encoder needs it. Plain data; whoever supplies the engine's
 /// [`Platform`](crate::engine::Platform) says what an entry means.
@@ -11,6 +12,8 @@ pub struct Program<'p> {
     entry: u64,
     layout: Option<ArgLayout<'p>>,
     local_memory: u32,
+    /// The entry, if it is known at launch only.
+    at: Option<Var>,
 }
 
 impl<'p> Program<'p> {
@@ -20,6 +23,15 @@ impl<'p> Program<'p> {
             entry,
             layout: None,
             local_memory: 0,
+            at: None,
+        }
+    }
+
+    /// The same kernel with an entry that is known at launch only.
+    pub const fn entered_at(self, entry: Var) -> Self {
+        Self {
+            at: Some(entry),
+            ..self
         }
     }
 
@@ -39,9 +51,14 @@ impl<'p> Program<'p> {
         }
     }
 
-    /// The kernel's entry.
+    /// The kernel's entry, where it is known.
     pub const fn entry(&self) -> u64 {
         self.entry
+    }
+
+    /// The variable that is its entry at launch, if there is one.
+    pub const fn entry_variable(&self) -> Option<Var> {
+        self.at
     }
 
     /// Bytes of group-local memory in every launch.

@@ -220,6 +220,10 @@ impl ComputeQueue for Compute<'_> {
                 local_memory,
             };
             c.words(&Packet::Exec(exec).encode());
+            if let Some(entry) = program.entry_variable() {
+                c.set_pair(word::FIRST, entry.into(), Fit::ANY)
+                    .operand(Operand::Program)?;
+            }
             if let Value::Var(_) = args {
                 c.set_pair(word::ARGS, args, aligned)
                     .operand(Operand::Kernargs)?;

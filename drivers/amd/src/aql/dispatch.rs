@@ -6,7 +6,9 @@ use hcq_nostd::value::{Fit, Value, Var};
 
 use super::PACKET_WORDS;
 use super::header::{Header, Kind};
+use crate::device::ADDRESS_BITS;
 use crate::malformed::{Malformed, only};
+use crate::pm4::program::KERNARG_FIT;
 use crate::pm4::{join, split};
 
 /// Alignment of a packet that a kernel reads: its widest field's.
@@ -18,6 +20,7 @@ mod at {
     pub(super) const GRID_SIZE: usize = 12;
     pub(super) const PRIVATE_SEGMENT_SIZE: usize = 24;
     pub(super) const GROUP_SEGMENT_SIZE: usize = 28;
+    pub(super) const KERNEL_OBJECT: usize = 32;
     pub(super) const KERNARG_ADDRESS: usize = 40;
 }
 
@@ -184,7 +187,7 @@ pub(crate) struct LaunchFields {
     pub(crate) groups: [Value; 3],
     pub(crate) local: [Value; 3],
     pub(crate) group_segment_size: u64,
-    pub(crate) kernarg_address: u64,
+    pub(crate) kernarg_address: Value,
 }
 
 fn count(store: Store) -> Formula {
@@ -225,22 +228,37 @@ impl LaunchFields {
             let place = packet + at::GRID_SIZE + 4 * dimension;
             block.value(list, place, grid, &count(Store::W32), Operand::Groups(d))?;
         }
-        let mut whole = |at, value: u64, store, operand| {
-            block.whole(list, packet + at, value.into(), store, operand)
-        };
-        whole(
-            at::GROUP_SEGMENT_SIZE,
-            self.group_segment_size,
+        block.whole(
+            list,
+            packet + at::GROUP_SEGMENT_SIZE,
+            self.group_segment_size.into(),
             Store::W32,
             Operand::LocalMemory,
         )?;
-        whole(
-            at::KERNARG_ADDRESS,
+        block.value(
+            list,
+            packet + at::KERNARG_ADDRESS,
             self.kernarg_address,
-            Store::W64,
+            &Formula {
+                fit: KERNARG_FIT,
+                ..Formula::whole(Var::new(0))
+            },
             Operand::Kernargs,
         )
     }
+}
+
+/// The kernel's descriptor, if where it is is known at launch only.
+pub(crate) fn record_object(
+    list: &mut PatchList<'_>,
+    block: &mut Block<'_, '_>,
+    object: Value,
+) -> Result<(), RecordError> {
+    let whole = Formula {
+        fit: Fit::aligned(ADDRESS_BITS, 6),
+        ..Formula::whole(Var::new(0))
+    };
+    block.value(list, at::KERNEL_OBJECT, object, &whole, Operand::Program)
 }
 
 /// The first word and the private segment's size of a packet that only a kernel reads, through its dispatch pointer.

@@ -3,10 +3,10 @@
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Block, NameOperand, Operand, RecordError};
-use hcq_nostd::value::Fit;
+use hcq_nostd::value::{Fit, Value, Var};
 
 use super::PACKET_WORDS;
-use super::dispatch::{KernelDispatch, LaunchFields, filled};
+use super::dispatch::{KernelDispatch, LaunchFields, filled, record_object};
 use super::header::{Header, Kind};
 use crate::chips::Lds;
 use crate::device::{ADDRESS_BITS, Device};
@@ -14,7 +14,9 @@ use crate::hidden::{self, Apertures, HiddenSlot};
 use crate::kernel::{
     Arguments, Kernel, MAX_GROUP, PreparedArguments, Properties, check_local, known_sizes, lds_size,
 };
-use crate::pm4::program::{KERNARG_ALIGN_LOG2, ProgramError, arguments_end, check_scratch};
+use crate::pm4::program::{
+    KERNARG_ALIGN_LOG2, KERNARG_FIT, ProgramError, arguments_end, check_scratch,
+};
 use crate::scratch::Scratch;
 
 /// A kernel prepared for one device's AQL queues. The packet processor fills in what its properties ask for.
@@ -28,6 +30,8 @@ pub struct Program<'p> {
     arguments_end: usize,
     lds: Lds,
     max_group: u32,
+    /// Where the code object's image is, if that is known at launch only.
+    code: Option<Var>,
 }
 
 impl<'p> Program<'p> {
@@ -66,12 +70,20 @@ impl<'p> Program<'p> {
             arguments_end: arguments_end(kernel, &arguments)?,
             lds: chip.lds,
             max_group: kernel.max_group.clamp(1, MAX_GROUP),
+            code: None,
         })
     }
 
     /// The same with these numbers in its hidden arguments.
     pub const fn with_apertures(mut self, apertures: Apertures) -> Self {
         self.apertures = apertures;
+        self
+    }
+
+    /// The same for code that lies at this variable when it runs: the kernel's addresses count from there, as those of a
+    /// kernel whose code object was found at address 0. The variable is a multiple of 64.
+    pub const fn based_on(mut self, code: Var) -> Self {
+        self.code = Some(code);
         self
     }
 
@@ -98,13 +110,10 @@ impl<'p> Program<'p> {
         let block = &mut launch.kernargs;
         let (need, have) = (self.arguments_end, block.len());
         let too_small = RecordError::KernargsTooSmall { need, have };
-        let kernarg_address = block
-            .device_address(0)
-            .filter(|_| have >= need)
-            .ok_or(too_small)?;
-        Fit::aligned(ADDRESS_BITS, KERNARG_ALIGN_LOG2)
-            .check(kernarg_address)
-            .operand(Operand::Kernargs)?;
+        let kernarg_address = block.address(0).filter(|_| have >= need).ok_or(too_small)?;
+        if let Value::Imm(address) = kernarg_address {
+            KERNARG_FIT.check(address).operand(Operand::Kernargs)?;
+        }
         self.arguments.write(launch.args, block, list)?;
         if !self.hidden.is_empty() {
             let sizes = (&launch.groups, &launch.local);
@@ -118,8 +127,9 @@ impl<'p> Program<'p> {
             )?;
         }
         let group = u32::try_from(group_segment_size).ok();
-        if let (Some((groups, local)), Some(group)) = (known, group)
-            && let Some(words) = filled(&self.template, groups, local, group, kernarg_address)
+        if let (Some((groups, local)), Some(group), Value::Imm(kernargs), None) =
+            (known, group, kernarg_address, self.code)
+            && let Some(words) = filled(&self.template, groups, local, group, kernargs)
         {
             return packet.write(0, zerocopy::IntoBytes::as_bytes(&words));
         }
@@ -130,7 +140,14 @@ impl<'p> Program<'p> {
             group_segment_size,
             kernarg_address,
         };
-        fields.record(list, packet, 0)
+        fields.record(list, packet, 0)?;
+        match self.code {
+            Some(code) => {
+                let object = Value::from(code) + self.kernel.object;
+                record_object(list, packet, object)
+            }
+            None => Ok(()),
+        }
     }
 }
 

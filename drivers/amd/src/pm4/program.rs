@@ -2,9 +2,10 @@
 
 mod prepare;
 
+use hcq_nostd::patch::{Formula, Store};
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
-use hcq_nostd::value::{Fit, Misfit, Value};
+use hcq_nostd::value::{Fit, Misfit, Value, Var};
 
 use super::dispatch_direct::DispatchDirect;
 use super::split;
@@ -33,6 +34,8 @@ const GROUPS: usize = USER_DATA + 3 + 10 + DispatchDirect::GROUPS;
 
 /// Alignment of an argument block.
 pub(crate) const KERNARG_ALIGN_LOG2: u8 = 4;
+/// What an argument block's address is.
+pub(crate) const KERNARG_FIT: Fit = Fit::aligned(ADDRESS_BITS, KERNARG_ALIGN_LOG2);
 
 /// Why a kernel cannot run on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +116,8 @@ impl From<RecordError> for ProgramError {
 /// Words of a template that differ per launch or when scratch memory moves.
 #[derive(Clone, Copy, Debug)]
 struct Places {
+    /// COMPUTE_PGM_LO.
+    pgm: usize,
     rsrc2: usize,
     dispatch_ptr: Option<usize>,
     kernargs: Option<usize>,
@@ -139,6 +144,8 @@ pub struct Program<'p> {
     packet_at: Option<usize>,
     lds: Lds,
     max_group: u32,
+    /// Where the code object's image is, if that is known at launch only.
+    code: Option<Var>,
 }
 
 /// Checks that arguments and hidden arguments are inside the kernel's block; returns its bytes.
@@ -182,6 +189,13 @@ impl<'p> Program<'p> {
         self
     }
 
+    /// The same for code that lies at this variable when it runs: the kernel's addresses count from there, as those of a
+    /// kernel whose code object was found at address 0. The variable is a multiple of 256.
+    pub const fn based_on(mut self, code: Var) -> Self {
+        self.code = Some(code);
+        self
+    }
+
     /// The kernel.
     pub const fn kernel(&self) -> &Kernel {
         &self.kernel
@@ -212,13 +226,10 @@ impl<'p> Program<'p> {
         let block = &mut launch.kernargs;
         let (need, have) = (self.kernargs_size, block.len());
         let too_small = RecordError::KernargsTooSmall { need, have };
-        let kernargs = block
-            .device_address(0)
-            .filter(|_| have >= need)
-            .ok_or(too_small)?;
-        Fit::aligned(ADDRESS_BITS, KERNARG_ALIGN_LOG2)
-            .check(kernargs)
-            .operand(Operand::Kernargs)?;
+        let address = block.address(0).filter(|_| have >= need).ok_or(too_small)?;
+        // An address that is known at launch only is filled in behind.
+        let kernargs = address.imm().unwrap_or(0);
+        KERNARG_FIT.check(kernargs).operand(Operand::Kernargs)?;
         self.arguments.write(launch.args, block, c.list())?;
 
         let first = c.position();
@@ -252,7 +263,44 @@ impl<'p> Program<'p> {
             c.set(first + self.places.rsrc2, rsrc2);
         }
         if self.packet_at.is_some() || !self.hidden.is_empty() {
-            self.beside_arguments(c, launch, first, kernargs)?;
+            self.beside_arguments(c, launch, first, address)?;
+        }
+        if address.imm().is_none() || self.code.is_some() {
+            self.relocate(c, first, address)?;
+        }
+        Ok(())
+    }
+
+    /// Sites of addresses that are known at launch only.
+    #[cold]
+    fn relocate(
+        &self,
+        c: &mut Command<'_, '_>,
+        first: usize,
+        kernargs: Value,
+    ) -> Result<(), RecordError> {
+        let at = match self.places.kernargs_in_tail {
+            true => Some(self.head_len),
+            false => self.places.kernargs,
+        };
+        if let (None, Some(at)) = (kernargs.imm(), at) {
+            c.set_pair(first + at, kernargs, KERNARG_FIT)
+                .operand(Operand::Kernargs)?;
+        }
+        if let Some(code) = self.code {
+            let entry = Value::from(code) + self.kernel.entry;
+            // Bits 39:8, and 47:40.
+            for (word, shr) in [(0, 8), (1, 40)] {
+                let part = Formula {
+                    shr,
+                    mask: u32::MAX.into(),
+                    store: Store::W32,
+                    fit: Fit::aligned(ADDRESS_BITS, 8),
+                    ..Formula::whole(code)
+                };
+                c.set_formula(first + self.places.pgm + word, entry, &part)
+                    .operand(Operand::Program)?;
+            }
         }
         Ok(())
     }
@@ -286,7 +334,7 @@ impl<'p> Program<'p> {
         c: &mut Command<'_, '_>,
         launch: &mut Launch<'_, '_, Self>,
         first: usize,
-        kernargs: u64,
+        kernargs: Value,
     ) -> Result<(), RecordError> {
         let block = &mut launch.kernargs;
         let sizes = (&launch.groups, &launch.local);
@@ -303,11 +351,10 @@ impl<'p> Program<'p> {
         };
         let (need, have) = (self.kernargs_size, block.len());
         let pointer = block
-            .device_address(packet)
+            .address(packet)
             .ok_or(RecordError::KernargsTooSmall { need, have })?;
-        let [low, high] = split(pointer);
-        c.set(first + at, low);
-        c.set(first + at + 1, high);
+        c.set_pair(first + at, pointer, Fit::bits(ADDRESS_BITS))
+            .operand(Operand::Kernargs)?;
         record_for_reading(c.list(), block, packet, self.kernel.private_bytes)?;
         let group = u64::from(self.kernel.group_bytes) + u64::from(launch.local_memory);
         let fields = LaunchFields {

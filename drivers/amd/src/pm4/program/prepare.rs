@@ -77,6 +77,7 @@ impl<'p> Program<'p> {
         let mut head = [0; TEMPLATE_WORDS];
         let mut recorder = Recorder::new(&mut head, PatchList::none());
         let mut places = Places {
+            pgm: 0,
             rsrc2: 0,
             dispatch_ptr: None,
             kernargs: None,
@@ -87,7 +88,7 @@ impl<'p> Program<'p> {
                 SetReg::new(Space::Sh, first, values).map(|r| r.record(c))
             };
             AcquireMem::all(chip.acquire_dispatch).record(c);
-            sh(c, registers.pgm_lo, &split(kernel.entry >> 8))?;
+            places.pgm = sh(c, registers.pgm_lo, &split(kernel.entry >> 8))?;
             let [rsrc1, rsrc2, rsrc3] = kernel.rsrc;
             places.rsrc2 = sh(c, registers.pgm_rsrc1, &[rsrc1, rsrc2])? + 1;
             sh(c, registers.pgm_rsrc3, &[rsrc3])?;
@@ -168,6 +169,7 @@ impl<'p> Program<'p> {
             packet_at,
             lds: chip.lds,
             max_group: kernel.max_group.clamp(1, MAX_GROUP),
+            code: None,
         })
     }
 }
