@@ -8,6 +8,7 @@ pub use crate::amd::options::{KFD_VERSION, Kfd};
 
 use crate::amd;
 use crate::machine::{Driver, Store};
+use crate::nv;
 
 /// Who makes the engines move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -56,12 +57,13 @@ pub(crate) struct Family {
 }
 
 /// The families. A new one has a line here and a line in [`Options`].
-static FAMILIES: &[&Family] = &[&amd::options::FAMILY];
+static FAMILIES: &[&Family] = &[&amd::options::FAMILY, &nv::options::FAMILY];
 
 /// What only one family has; of the others it stays as usual.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) amd: amd::options::Options,
+    pub(crate) nv: nv::options::Options,
 }
 
 /// Options of every machine.
@@ -105,12 +107,13 @@ impl fmt::Debug for Family {
 /// | `seed` | below 2^64 | the order of the engines | all |
 /// | `pace` | `thread`, `manual` | who makes them move | all |
 /// | `ram` | MiB | memory of the host | all |
-/// | `vram` | MiB | memory of each GPU | `amd` |
-/// | `cpu_visible_vram` | `all`, `small`, `none` | the BAR | `amd` |
-/// | `p2p` | `on`, `off` | GPUs reach each other's memory | `amd` |
+/// | `vram` | MiB | memory of each GPU | `amd`, `nv` |
+/// | `cpu_visible_vram` | `all`, `small`, `none` | the BAR | `amd`, `nv` |
+/// | `p2p` | `on`, `off` | GPUs reach each other's memory | `amd`, `nv` |
 /// | `kfd` | `present`, `missing`, `denied` | what is at `/dev/kfd` | `amd` |
 /// | `kfd_version` | `1.17` | the version that the driver answers; its checks stay those of 1.17 | `amd` |
 /// | `exact_queues` | `on`, `off` | rings and pointers are whole allocations, as since Linux 6.12 | `amd` |
+/// | `driver` | `580.95.05` | the version of the driver; its branch decides how long arguments are | `nv` |
 ///
 /// An option that the GPUs do not have is refused; of the builder, when the machine starts.
 ///

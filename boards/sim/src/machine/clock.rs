@@ -27,6 +27,11 @@ pub(crate) fn raw_ns() -> u64 {
     ns(ClockId::CLOCK_MONOTONIC_RAW)
 }
 
+/// `CLOCK_REALTIME`, microseconds.
+pub(crate) fn real_us() -> u64 {
+    ns(ClockId::CLOCK_REALTIME) / 1000
+}
+
 /// `CLOCK_BOOTTIME`, nanoseconds.
 pub(crate) fn boot_ns() -> u64 {
     ns(ClockId::CLOCK_BOOTTIME)

@@ -149,6 +149,11 @@ impl Block {
         Some(self.word32(offset)?.load(Ordering::Acquire))
     }
 
+    /// Puts another value into the 32-bit word at a multiple of 4, and says what was there.
+    pub(crate) fn swap32(&self, offset: u64, value: u32) -> Option<u32> {
+        Some(self.word32(offset)?.swap(value, Ordering::AcqRel))
+    }
+
     /// Sets the 32-bit word at a multiple of 4. Outside of the block nothing happens.
     pub(crate) fn store32(&self, offset: u64, value: u32) {
         if let Some(word) = self.word32(offset) {

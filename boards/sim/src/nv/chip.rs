@@ -51,6 +51,15 @@ pub struct Chip {
 }
 
 impl Chip {
+    /// All classes, as the kernel lists them: in the order of their names there, in that of their numbers here.
+    pub fn class_list(&self) -> Vec<u32> {
+        let own = [self.compute, self.copy];
+        let all = [self.classes, self.gpfifo, self.usermode, &own];
+        let mut classes: Vec<u32> = all.into_iter().flatten().copied().collect();
+        classes.sort_unstable();
+        classes
+    }
+
     /// Whether a channel may have this class.
     pub fn has_gpfifo(&self, class: u32) -> bool {
         self.gpfifo.contains(&class)

@@ -3,3 +3,5 @@
 pub(super) mod support;
 
 mod random;
+
+mod kernel;

@@ -142,6 +142,7 @@ impl Iommu {
         let mapping = |bytes, backing, writable| Mapping {
             bytes,
             backing,
+            from: 0,
             heap: Heap::System,
             mtype: Mtype::Nc,
             writable,

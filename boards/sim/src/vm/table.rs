@@ -11,9 +11,9 @@ use crate::machine::Block;
 /// Where the bytes of a mapping are.
 #[derive(Clone, Debug)]
 pub(crate) enum Backing {
-    /// The machine's memory, from the block's start.
+    /// The machine's memory.
     Block(Arc<Block>),
-    /// The process's own memory, at this address.
+    /// The process's own memory, from this address on.
     User(u64),
 }
 
@@ -27,6 +27,8 @@ pub(crate) struct Mapping {
     pub(crate) bytes: u64,
     /// The memory.
     pub(crate) backing: Backing,
+    /// Bytes of the memory before the first that is mapped.
+    pub(crate) from: u64,
     /// Which memory that is for this GPU.
     pub(crate) heap: Heap,
     /// How caches treat it.
@@ -41,10 +43,11 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     fn host(&self, offset: u64) -> Option<NonNull<u8>> {
+        let offset = self.from.checked_add(offset)?;
         match &self.backing {
             Backing::Block(block) => {
                 let offset = usize::try_from(offset).ok()?;
-                // SAFETY: a mapping is as long as its block, and the offset is within the mapping.
+                // SAFETY: a mapping ends where its block does or before, and the offset is within the mapping.
                 Some(unsafe { block.host().add(offset) })
             }
             Backing::User(address) => {
@@ -83,6 +86,32 @@ impl PageTable {
     pub(crate) fn remove(&mut self, owner: Owner) {
         self.mappings.retain(|_, mapping| mapping.owner != owner);
     }
+
+    /// Takes a range of pages away. What lies before and behind it in the mappings that it touches stays.
+    pub(crate) fn clear(&mut self, start: u64, bytes: u64) {
+        let end = start.saturating_add(bytes);
+        let first = self.at(start).map_or(start, |(first, _)| first);
+        let touched: Vec<u64> = self.mappings.range(first..end).map(|(&at, _)| at).collect();
+        for at in touched {
+            let Some(mut mapping) = self.mappings.remove(&at) else {
+                continue;
+            };
+            let past = at.saturating_add(mapping.bytes);
+            if past > end {
+                let skipped = end.saturating_sub(at);
+                let rest = Mapping {
+                    bytes: past.saturating_sub(end),
+                    from: mapping.from.saturating_add(skipped),
+                    ..mapping.clone()
+                };
+                self.mappings.insert(end, rest);
+            }
+            if at < start {
+                mapping.bytes = start.saturating_sub(at);
+                self.mappings.insert(at, mapping);
+            }
+        }
+    }
 }
 
 impl AddressSpace for PageTable {
@@ -117,6 +146,7 @@ mod tests {
         Mapping {
             bytes,
             backing: Backing::User(0x10_0000),
+            from: 0,
             heap: Heap::System,
             mtype: Mtype::Nc,
             writable: false,
@@ -153,6 +183,30 @@ mod tests {
         assert!(table.at(0x2000).is_some());
         table.remove((0, 1));
         assert!(table.at(0x2000).is_none());
+    }
+
+    #[test]
+    fn what_is_around_a_cleared_range_stays_what_it_was() {
+        let mut table = PageTable::default();
+        table.insert(0x1000, mapping(0x1000));
+        table.insert(0x2000, mapping(0x5000));
+        table.insert(0x8000, mapping(0x1000));
+        table.clear(0x3000, 0x2000);
+        for (address, host) in [
+            (0x1000, Some(0x10_0000)),
+            (0x2FFF, Some(0x10_0FFF)),
+            (0x3000, None),
+            (0x4FFF, None),
+            (0x5000, Some(0x10_3000)),
+            (0x6FFF, Some(0x10_4FFF)),
+            (0x8000, Some(0x10_0000)),
+        ] {
+            let found = table.translate(address, 1, Need::Read).ok();
+            let found = found.map(|extent| extent.host.as_ptr().expose_provenance());
+            assert_eq!(found, host, "{address:#x}");
+        }
+        table.clear(0, u64::MAX);
+        assert!(!table.overlaps(0, u64::MAX));
     }
 
     #[test]

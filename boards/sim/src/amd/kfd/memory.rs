@@ -369,6 +369,7 @@ impl Kernel {
         let mapping = Mapping {
             bytes,
             backing: memory.backing.clone(),
+            from: 0,
             heap,
             mtype: mtype(rule, heap, memory.flags),
             writable: memory.flags.contains(AllocMemFlags::WRITABLE),
