@@ -292,9 +292,7 @@ impl Nv {
         gpu: usize,
         params: &NV_CHANNEL_ALLOC_PARAMS,
     ) -> Result<(Userd, Option<Arc<Memory>>), u32> {
-        let (handle, offset) = match (params.hUserdMemory, params.userdOffset) {
-            ([handle, ..], [offset, ..]) => (handle, offset),
-        };
+        let ([handle, ..], [offset, ..]) = (params.hUserdMemory, params.userdOffset);
         if handle == 0 {
             let (words, bytes) = block(&self.store, SMALL_PAGE, SMALL_PAGE)?;
             let memory = Memory {
