@@ -23,6 +23,7 @@ use crate::arg::Grid;
 use crate::heap::Allocation;
 use crate::info::DeviceInfo;
 use crate::program::ArgInfo;
+use crate::seam::Errno;
 
 /// The two kinds of queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +118,10 @@ pub(crate) trait Code: Send + Sync {
     fn kernels(&self) -> &[String];
     /// The kernel of this name; `None` if there is none.
     fn kernel(&self, symbol: &str) -> Result<Option<Found>, Error>;
+    /// The same with arguments that the caller knows, for programs that do not say them.
+    fn kernel_as(&self, symbol: &str, _arguments: &[ArgInfo]) -> Result<Option<Found>, Error> {
+        self.kernel(symbol)
+    }
 }
 
 /// How [`Backend::load`] comes by memory for code.
@@ -177,8 +182,10 @@ pub(crate) enum PushError {
     Full { need: u64, free: u64, get: u64 },
     /// They never fit.
     TooLarge,
-    /// The queue does not exist any more.
+    /// The queue does not exist any more, or its device is in error.
     Stopped,
+    /// The kernel's driver refused the call.
+    Refused(&'static str, Errno),
 }
 
 /// Words in device memory, to be run from there.
@@ -331,4 +338,6 @@ pub(crate) trait Backend: Send + Sync {
     fn relax_room(&self, round: u32, queue: QueueId, get: u64, limit: Duration) -> bool;
     /// The host has written to device memory that somebody may sleep on.
     fn written(&self, _address: u64) {}
+    /// The host has seen that work is done, and is about to look at what it wrote.
+    fn reached(&self) {}
 }

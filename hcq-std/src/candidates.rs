@@ -8,7 +8,7 @@ use crate::backend::{Backend, Port};
 use crate::cpu::Cpu;
 use crate::name::{self, Name};
 use crate::seam::{Errno, Linux, Open, System};
-use crate::{Error, Options, amd, kfd};
+use crate::{Error, Options, amd, kfd, kgsl, qcom};
 
 /// A device that there may be.
 #[derive(Clone, Debug)]
@@ -58,22 +58,13 @@ struct Interface {
     denied: &'static str,
 }
 
-const INTERFACES: [Interface; 2] = [
-    Interface {
-        name: "nv",
-        what: "NVIDIA GPU through the nvidia driver",
-        nodes: &["/dev/nvidiactl", "/dev/nvidia-uvm"],
-        missing: "the nvidia driver is not loaded, or there is no NVIDIA GPU (nvidia-modprobe -u -c 0; lspci | grep -i nvidia)",
-        denied: "its permissions keep this user out (ls -l shows them; NVreg_DeviceFileMode of the nvidia module sets them)",
-    },
-    Interface {
-        name: "qcom",
-        what: "Adreno GPU through kgsl",
-        nodes: &["/dev/kgsl-3d0"],
-        missing: "the kgsl driver is not there; mainline kernels have msm instead, which this interface is not",
-        denied: "its permissions keep this user out; on Android, run as shell or root",
-    },
-];
+const INTERFACES: [Interface; 1] = [Interface {
+    name: "nv",
+    what: "NVIDIA GPU through the nvidia driver",
+    nodes: &["/dev/nvidiactl", "/dev/nvidia-uvm"],
+    missing: "the nvidia driver is not loaded, or there is no NVIDIA GPU (nvidia-modprobe -u -c 0; lspci | grep -i nvidia)",
+    denied: "its permissions keep this user out (ls -l shows them; NVreg_DeviceFileMode of the nvidia module sets them)",
+}];
 
 impl Interface {
     fn probe(&self, system: &dyn System) -> Candidate {
@@ -155,6 +146,7 @@ pub fn devices_on(system: &dyn System) -> Vec<Candidate> {
     let mut all = vec![cpu];
     all.extend(kfd::candidates(system));
     all.extend(INTERFACES.iter().map(|i| i.probe(system)));
+    all.push(kgsl::candidates(system));
     all
 }
 
@@ -184,6 +176,9 @@ pub(crate) fn open(text: &str, options: &Options) -> Result<Opened, Error> {
             reason: format!("{} ({})", candidate.description, attempts.join("; ")),
             hint: "use `cpu`; it is always there".into(),
         });
+    }
+    if name.family == "qcom" {
+        return qcom::open(name.ordinal, name.fast, options);
     }
     let process = kfd::Process::open(&options.system)?;
     amd::open(&process, name.ordinal, name.aql, options)

@@ -191,7 +191,11 @@ impl Inner {
 
     fn look_locked(&self, core: &mut Core) -> Result<CorePoint, Error> {
         let completed = core.timeline.completed().map_err(Error::Timeline)?;
-        self.heap.progress().reached(completed.raw());
+        let progress = self.heap.progress();
+        if completed.raw() > progress.completed() {
+            self.backend.reached();
+        }
+        progress.reached(completed.raw());
         Ok(completed)
     }
 
@@ -404,7 +408,13 @@ impl Inner {
                 match e {
                     PushError::Full { need, free, get } => Ok(Err(Full::Ring { need, free, get })),
                     PushError::TooLarge => Err(SubmitError::TooLarge),
-                    PushError::Stopped => Err(Error::Internal("the queue is gone").into()),
+                    PushError::Stopped => Err(match self.backend.fault() {
+                        Some(fault) => Error::Fault(fault).into(),
+                        None => Error::Internal("the queue is gone").into(),
+                    }),
+                    PushError::Refused(operation, errno) => {
+                        Err(Error::System { operation, errno }.into())
+                    }
                 }
             }
         }

@@ -63,7 +63,9 @@
 //! | `cpu` | the system's processors |
 //! | `amd`, `amd:1` | the first, the second AMD GPU that the kernel's driver (KFD) has |
 //! | `amd,aql`, `amd:1,aql` | the same with compute queues of AQL packets, not PM4 words |
-//! | `sim:amd-gfx1100`, `sim:amd-gfx942:1,gpus=4,aql,seed=7` | a GPU of a simulated machine (feature `sim`) |
+//! | `qcom` | the Adreno GPU that Qualcomm's kernel driver (kgsl) has |
+//! | `qcom,fast` | the same with the GPU's fastest clock while work runs |
+//! | `sim:amd-gfx1100`, `sim:amd-gfx942:1,gpus=4,aql,seed=7`, `sim:qcom-a650` | a GPU of a simulated machine (feature `sim`) |
 //!
 //! # AMD GPUs
 //!
@@ -80,6 +82,28 @@
 //! - Bound queues of AQL packets are put into the ring anew at each launch; PM4 words and copies run from where they are.
 //! - After a fault [`Device::recover`] makes new queues, and tries them. Linux keeps a process off a GPU after a memory
 //!   fault: then it says so, and the device stays in error.
+//!
+//! # Adreno GPUs
+//!
+//! Programs are containers of Qualcomm's OpenCL compiler, one kernel each, or bundles of programs of Mesa's ir3 compiler:
+//! text in front of the instructions (`hcq-ir3 1`, then lines such as `kernel add`, `arguments float *a; uint32_t n;`,
+//! `max_reg 6`, fields of [`Variant`](hcq_qcom::ir3::Variant), and `code 384`, the last one). A container does not say what its
+//! arguments are: [`Module::kernel_with`] takes a signature; without one, launches are as they are given. An image is an
+//! argument of 64 bytes, its descriptor: [`Image::texture_at`](hcq_qcom::image::Image::texture_at) and
+//! [`storage_at`](hcq_qcom::image::Image::storage_at) make it.
+//!
+//! - There is one compute queue, and there are as many copy queues as are asked for: threads of the host, since the GPU has
+//!   no copy engine and its memory is the host's. They wait and signal as a copy engine would.
+//! - Signals and waits have 32 bits, as on AMD GPUs.
+//! - Buffers are cached by the host where the GPU looks into the host's caches (kernels say so); else the host writes through
+//!   write-combined memory, and reads of buffers are slow. Wrapped memory and mapped files are always cached: cache lines
+//!   are written back before each submission and read anew when work is done. Then what the host stores into wrapped memory
+//!   after a submission is not promised to be seen by it, whatever signals say.
+//! - Buffers that share a cache line of 64 bytes cannot be wrapped both. One buffer has at most 4 GiB.
+//! - A wait on the compute queue holds the GPU: nothing else of this device runs on it, and other processes' contexts run
+//!   only if their priority is higher.
+//! - After a fault [`Device::recover`] makes a new context. Other kernel drivers of Adreno GPUs (mainline's `msm`) are not
+//!   supported.
 //!
 //! # Several devices
 //!
@@ -104,7 +128,8 @@
 //!
 //! # Not supported
 //!
-//! - NVIDIA and Adreno GPUs, and graphs.
+//! - NVIDIA GPUs, and graphs.
+//! - Adreno: what [`hcq_qcom`] lists.
 //! - Waits of one device's queue for another device's submission without the host, but by shared signals.
 //! - AMD: what [`hcq_amd`] lists, and host services of kernels (`printf`, device-side allocation).
 //! - AMD: copies by a copy engine of what the host has just stored into device memory through a BAR, on machines where the
@@ -135,6 +160,7 @@ mod backend;
 mod bound;
 mod buffer;
 mod candidates;
+mod clock;
 mod cpu;
 mod device;
 mod env;
@@ -143,7 +169,9 @@ mod graph;
 mod heap;
 mod info;
 mod inner;
+mod ioctl;
 mod kfd;
+mod kgsl;
 mod launch;
 mod lent;
 mod name;
@@ -152,6 +180,7 @@ mod peers;
 mod point;
 mod profile;
 mod program;
+mod qcom;
 mod queue;
 mod recording;
 pub mod seam;

@@ -19,6 +19,8 @@ pub(crate) struct Name<'a> {
     pub(crate) ordinal: usize,
     /// AMD: compute queues of AQL packets.
     pub(crate) aql: bool,
+    /// Adreno: the fastest clock while work runs.
+    pub(crate) fast: bool,
 }
 
 /// A simulated machine.
@@ -46,7 +48,7 @@ impl Machine<'_> {
 pub(crate) fn known() -> String {
     let mut names = FAMILIES.join(", ");
     if cfg!(feature = "sim") {
-        names.push_str(", sim:amd-CHIP (a simulated one: gfx942, gfx1100, ...)");
+        names.push_str(", sim:amd-CHIP (a simulated one: gfx942, gfx1100, ...), sim:qcom-CHIP (a630, a650, a660)");
     }
     names
 }
@@ -108,6 +110,7 @@ impl<'a> Name<'a> {
             family,
             ordinal,
             aql: false,
+            fast: false,
         };
         for option in parts {
             match (option.split_once('='), &mut parsed.machine) {
@@ -130,9 +133,18 @@ impl<'a> Name<'a> {
                         return Err(refused("option `aql` is there twice".into(), "say it once"));
                     }
                 }
+                (None, _) if option == "fast" && family == "qcom" => {
+                    if std::mem::replace(&mut parsed.fast, true) {
+                        return Err(refused(
+                            "option `fast` is there twice".into(),
+                            "say it once",
+                        ));
+                    }
+                }
                 (None, _) => {
                     let hint = match family {
                         "amd" => "an AMD device takes `aql`",
+                        "qcom" => "an Adreno device takes `fast`",
                         _ => "this device takes none",
                     };
                     return Err(refused(format!("there is no option `{option}`"), hint));
@@ -154,6 +166,7 @@ mod tests {
             family: "amd",
             ordinal: 0,
             aql: false,
+            fast: false,
         };
         let cases = [
             ("amd", plain.clone()),

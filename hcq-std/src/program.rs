@@ -143,6 +143,26 @@ impl Module {
         }
     }
 
+    /// The same with a signature of the caller's, the fields of a C struct, for programs that do not say what their arguments
+    /// are, as those of Qualcomm's OpenCL compiler. A program that says them keeps its own.
+    ///
+    /// # Errors
+    /// As for [`kernel`](Self::kernel).
+    pub fn kernel_with(&self, symbol: &str, signature: &str) -> Result<Kernel, Error> {
+        match &self.loaded.form {
+            Form::Object(library, _) => self.kernel_of_object(library, symbol),
+            Form::Code(code) => {
+                let (arguments, _) = parse(symbol, signature)?;
+                let Some(found) = code.kernel_as(symbol, &arguments)? else {
+                    return Err(
+                        self.missing(symbol, format!("it has {}", code.kernels().join(", ")))
+                    );
+                };
+                Kernel::new(&self.inner, symbol, found, Some(Arc::clone(&self.loaded)))
+            }
+        }
+    }
+
     fn missing(&self, symbol: &str, reason: String) -> Error {
         Error::MissingSymbol {
             path: self.loaded.path.clone(),

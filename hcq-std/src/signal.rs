@@ -133,7 +133,7 @@ impl Drop for SignalInner {
 
 /// A signal: a value and a timestamp, written by queues and by the host. Clones are the same signal.
 ///
-/// The value has 64 bits on the CPU device and 32 on AMD GPUs, whose engines write and compare that many.
+/// The value has 64 bits on the CPU device and 32 on AMD and Adreno GPUs, whose engines write and compare that many.
 ///
 /// ```
 /// let device = hcq_std::Device::open("cpu")?;
@@ -203,7 +203,9 @@ impl Signal {
             .slot
             .signal
             .wait(value, crate::inner::nanoseconds(timeout), &mut policy);
-        result.map_err(|e| self.inner.wait_error("a wait for a signal", e))
+        let seen = result.map_err(|e| self.inner.wait_error("a wait for a signal", e))?;
+        self.inner.backend.reached();
+        Ok(seen)
     }
 
     /// The same signal for another device's queues to wait for and to write.

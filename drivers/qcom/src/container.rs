@@ -33,6 +33,8 @@ const ARGUMENT: usize = 32;
 const CONSTANT: u32 = 40;
 /// More are nonsense: each takes at least four bytes of 4096.
 const MAX_ARGUMENTS: usize = 1024;
+/// Bytes of a kernel's name that are looked at.
+const MAX_NAME: usize = 256;
 /// Samplers of a file whose meaning is known.
 const MAX_FILE_SAMPLERS: u32 = 1;
 
@@ -239,6 +241,24 @@ impl<'d> Container<'d> {
             }
         }
         Ok(container)
+    }
+
+    /// The name of the kernel in a file: the longest run of letters, digits and underscores at its place with which the file
+    /// [parses](Self::parse). `None` if there is none. The file does not say how long it is, and a record behind it may start
+    /// with what could be part of one.
+    pub fn name(data: &'d [u8]) -> Option<&'d str> {
+        let image = word(data, IMAGE_AT).ok()?;
+        let at = image.checked_add(NAME)? as usize;
+        let rest = data.get(at..)?;
+        let rest = rest.get(..rest.len().min(MAX_NAME))?;
+        let run = rest
+            .iter()
+            .take_while(|b| b.is_ascii_alphanumeric() || **b == b'_')
+            .count();
+        (1..=run).rev().find_map(|length| {
+            let name = core::str::from_utf8(rest.get(..length)?).ok()?;
+            Self::parse(data, name).ok().map(|_| name)
+        })
     }
 
     fn count_arguments(&mut self) -> Result<(), ContainerError> {

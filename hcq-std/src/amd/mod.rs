@@ -34,9 +34,10 @@ use self::rings::Rings;
 use crate::backend::{
     AllocateCode, Backend, Code, Command, Memory, Port, Prepared, Purpose, QueueId, QueueKind,
 };
+use crate::clock::Told;
 use crate::heap::lock;
 use crate::info::DeviceInfo;
-use crate::kfd::{Gpu, Node, Process, Told};
+use crate::kfd::{Gpu, Node, Process};
 use crate::seam::System;
 use crate::{Error, Options};
 

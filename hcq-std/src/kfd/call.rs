@@ -1,14 +1,12 @@
-//! Calls of `/dev/kfd`, each with the argument that is its own.
-#![allow(unsafe_code, reason = "ioctl takes a pointer")]
+//! Calls of `/dev/kfd`.
+#![allow(unsafe_code, reason = "arguments hold addresses")]
 
 use hcq_uapi::ioctl::Argument;
 use hcq_uapi::kfd;
 
+use crate::ioctl::{Plain, call_with};
+pub(super) use crate::ioctl::{call, give_back};
 use crate::seam::{Errno, Handle, System};
-
-/// Arguments with no address in them through which the kernel or a GPU touches memory of Rust objects. Addresses of device
-/// memory are none: what runs on a device is promised elsewhere.
-pub(super) trait Plain: Argument + Copy {}
 
 impl Plain for kfd::kfd_ioctl_get_version_args {}
 impl Plain for kfd::kfd_ioctl_acquire_vm_args {}
@@ -23,44 +21,6 @@ impl Plain for kfd::kfd_ioctl_destroy_queue_args {}
 impl Plain for kfd::kfd_ioctl_create_event_args {}
 impl Plain for kfd::kfd_ioctl_destroy_event_args {}
 impl Plain for kfd::kfd_ioctl_set_event_args {}
-
-/// Makes a call.
-pub(super) fn call<A: Plain>(
-    system: &dyn System,
-    file: &Handle,
-    argument: &mut A,
-) -> Result<(), Errno> {
-    // SAFETY: the argument holds no address of an object, by `Plain`.
-    unsafe { call_with(system, file, argument) }
-}
-
-/// Makes a call that gives something back, a second time if the first is refused: a driver in the middle of a reset
-/// refuses what it takes a moment later, and what is not given back stays until the process ends.
-pub(super) fn give_back<A: Plain>(
-    system: &dyn System,
-    file: &Handle,
-    argument: A,
-) -> Result<(), Errno> {
-    let mut first = argument;
-    call(system, file, &mut first).or_else(|_| {
-        let mut second = argument;
-        call(system, file, &mut second)
-    })
-}
-
-/// Makes a call whose argument holds addresses.
-///
-/// # Safety
-/// Addresses in the argument are of memory that is as large as the call takes it to be, and writable where the call writes.
-pub(super) unsafe fn call_with<A: Argument>(
-    system: &dyn System,
-    file: &Handle,
-    argument: &mut A,
-) -> Result<(), Errno> {
-    let pointer = std::ptr::from_mut(argument).cast();
-    // SAFETY: the request is that of the argument's type, with its size; what it holds is the caller's promise.
-    unsafe { system.ioctl(file, A::REQUEST.into(), pointer) }.map(drop)
-}
 
 /// Maps memory to GPUs, or takes it from them. Returns how many of them, from the first, are done, and the error that
 /// stopped it.

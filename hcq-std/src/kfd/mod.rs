@@ -21,7 +21,6 @@ mod reservation;
 mod text;
 mod topology;
 
-pub(crate) use clock::Told;
 pub(crate) use gpu::Gpu;
 pub(crate) use list::candidates;
 pub(crate) use memory::{Bo, MemoryRequest, Place};

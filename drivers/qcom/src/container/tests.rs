@@ -48,6 +48,18 @@ fn files_that_end_early_are_refused() {
 }
 
 #[test]
+fn names_are_found() {
+    for (data, name) in files() {
+        assert_eq!(Container::name(&data), Some(&*name));
+        for len in 0..data.len() {
+            assert_eq!(Container::name(&data[..len]), None, "{name}: {len} bytes");
+        }
+    }
+    assert_eq!(Container::name(&[]), None);
+    assert_eq!(Container::name(&[0xff; 0x400]), None);
+}
+
+#[test]
 fn other_names_are_refused() {
     for (data, name) in files() {
         for other in ["", "other", "a name that is longer than what is behind"] {
