@@ -298,6 +298,7 @@ fn refused(e: PushError, feed: &Feed) -> Error {
     match e {
         PushError::Full { .. } => Error::Internal("a ring with room was full"),
         PushError::Stopped => Error::Internal("the queue is gone"),
+        PushError::Refused(operation, errno) => Error::System { operation, errno },
         PushError::TooLarge => Error::TooLarge {
             what: "words of a graph's queue (Options::ring_packets makes rings larger)",
             size: feed.body().words().len() as u64,

@@ -58,7 +58,9 @@ impl Track {
         let before = self.told.system_ns(line.ticks);
         let ahead = before.saturating_sub(line.ns);
         let since = now.ns.saturating_sub(self.last.ns);
-        let error_ns = now.error_ns.saturating_add(ahead + drift_ns(since) + 2 * TICK_NS);
+        let error_ns = now
+            .error_ns
+            .saturating_add(ahead + drift_ns(since) + 2 * TICK_NS);
         Self {
             told: self.told.next(Calibration {
                 ns: line.ns.max(before),

@@ -483,18 +483,10 @@ pub(super) struct CopyRings {
 }
 
 impl CopyRings {
-    pub(super) fn push(
-        &mut self,
-        index: usize,
-        body: Body<'_>,
-        end: &[u32],
-    ) -> Result<(), PushError> {
-        let body = body.words();
-        let Some((ring, control)) = self.rings.get_mut(index) else {
-            return Err(PushError::Stopped);
-        };
-        let first = (body.len() / PACKET_WORDS) as u64;
-        let need = ((body.len() + end.len()) / PACKET_WORDS) as u64;
+    /// Room for so many words in a queue's ring.
+    pub(super) fn room(&mut self, index: usize, words: usize) -> Result<(), PushError> {
+        let (ring, control) = self.rings.get_mut(index).ok_or(PushError::Stopped)?;
+        let need = (words / PACKET_WORDS) as u64;
         if need > ring.len() {
             return Err(PushError::TooLarge);
         }
@@ -507,10 +499,26 @@ impl CopyRings {
                 return Err(PushError::Full { need, free, get });
             }
         }
+        Ok(())
+    }
+
+    pub(super) fn push(
+        &mut self,
+        index: usize,
+        body: Body<'_>,
+        end: &[u32],
+    ) -> Result<(), PushError> {
+        let body = body.words();
+        self.room(index, body.len() + end.len())?;
+        let (ring, control) = self.rings.get_mut(index).ok_or(PushError::Stopped)?;
+        let first = (body.len() / PACKET_WORDS) as u64;
+        let need = ((body.len() + end.len()) / PACKET_WORDS) as u64;
         let Ok(mut hole) = ring.reserve(need) else {
             return Err(PushError::TooLarge);
         };
-        if (!body.is_empty() && hole.fill(0, body).is_err()) || hole.fill(first, end).is_err() {
+        if (!body.is_empty() && hole.fill(0, body).is_err())
+            || (!end.is_empty() && hole.fill(first, end).is_err())
+        {
             return Err(PushError::TooLarge);
         }
         hole.publish(control);

@@ -119,14 +119,9 @@ impl QcomPort {
         }
     }
 
-    fn push_words(&mut self, body: Body<'_>, end: &[u32]) -> Result<(), PushError> {
-        let (words, pieces): (&[u32], &[Piece]) = match body {
-            Body::Words(words) => (words, &[]),
-            Body::Launch(words, pieces) => (words, pieces),
-        };
-        let (barrier, before) = (self.words.barrier.len(), words.len());
-        let count = barrier + before + end.len();
-        let bytes = count as u64 * 4;
+    /// Where so many words in one piece would start and end.
+    fn reserve(&mut self, words: usize) -> Result<(u64, u64), PushError> {
+        let bytes = words as u64 * 4;
         if bytes + ALIGN > self.arena.bytes() {
             return Err(PushError::TooLarge);
         }
@@ -136,13 +131,21 @@ impl QcomPort {
             self.arena.retire(done);
             room = self.arena.room(bytes);
         }
-        let (Some((start, finish)), _) = room else {
-            return Err(PushError::Full {
-                need: bytes,
-                free: room.1,
-                get: self.context.known(),
-            });
+        room.0.ok_or(PushError::Full {
+            need: bytes,
+            free: room.1,
+            get: self.context.known(),
+        })
+    }
+
+    fn push_words(&mut self, body: Body<'_>, end: &[u32]) -> Result<(), PushError> {
+        let (words, pieces): (&[u32], &[Piece]) = match body {
+            Body::Words(words) => (words, &[]),
+            Body::Launch(words, pieces) => (words, pieces),
         };
+        let (barrier, before) = (self.words.barrier.len(), words.len());
+        let count = barrier + before + end.len();
+        let (start, finish) = self.reserve(count)?;
         let whole = self.arena.bytes();
         let at = usize::try_from(start.checked_rem(whole).unwrap_or(0));
         let at = at.map_err(|_| PushError::TooLarge)?;
@@ -167,8 +170,10 @@ impl QcomPort {
             for given in pieces.iter().filter(|p| p.words > 0) {
                 list.push(piece(given.address, given.words)?);
             }
-            let behind = (barrier + before) as u64 * 4;
-            list.push(piece(address + behind, end.len())?);
+            if !end.is_empty() {
+                let behind = (barrier + before) as u64 * 4;
+                list.push(piece(address + behind, end.len())?);
+            }
         }
         // What the host stored into memory that the GPU does not look into goes first.
         let flushed = self.lane.flush();
@@ -221,6 +226,17 @@ impl QcomPort {
 }
 
 impl Port for QcomPort {
+    fn room(&mut self, queue: QueueId, body: Body<'_>, end: &[u32]) -> Result<(), PushError> {
+        let words = body.words().len() + end.len();
+        match queue.kind {
+            QueueKind::Copy => self.copies.room(queue.index, words),
+            QueueKind::Compute => {
+                let barrier = self.words.barrier.len();
+                self.reserve(barrier + words).map(drop)
+            }
+        }
+    }
+
     fn push(&mut self, queue: QueueId, body: Body<'_>, end: &[u32]) -> Result<(), PushError> {
         match queue.kind {
             QueueKind::Copy => self.copies.push(queue.index, body, end),
