@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "the machine does not drive it yet")]
 
 pub(crate) mod chip;
+pub(crate) mod cp;
 pub(crate) mod iommu;
 pub(crate) mod memory;
 pub(crate) mod seam;

@@ -1,0 +1,6 @@
+mod fuzz;
+mod illegal;
+mod launches;
+mod order;
+mod packets;
+mod support;
