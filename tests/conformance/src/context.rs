@@ -3,6 +3,7 @@
 use hcq_std::{Access, Device, Error, Kernel, Options};
 
 use crate::kinds::{self, Kind, Stock};
+use crate::report::Faults;
 use crate::{Failure, Needs};
 
 /// Milliseconds without progress after which a behaviour's waits give up, unless the environment says otherwise.
@@ -58,6 +59,11 @@ impl Context {
                     )));
                 }
             }
+        }
+        if needs.faults == Faults::Outlived && !self.outlives_faults() {
+            return Err(Failure::missing(
+                "devices that work after a fault of another",
+            ));
         }
         if needs.recovery && !self.kind.is_none_or(Kind::recovers) {
             return Err(Failure::missing("recovery from faults"));
@@ -146,6 +152,15 @@ impl Context {
         } else {
             Access::Unknown
         }
+    }
+
+    fn outlives_faults(&self) -> bool {
+        self.kind.is_none_or(Kind::outlives_faults)
+    }
+
+    /// How many of so many faults a behaviour can make: one where a fault is the last that the process sees of its devices.
+    pub(crate) fn faults(&self, wanted: usize) -> usize {
+        if self.outlives_faults() { wanted } else { 1 }
     }
 
     /// Submissions that the smallest ring surely cannot hold at once.

@@ -30,6 +30,18 @@ pub struct Needs {
     pub(crate) precise_faults: bool,
     pub(crate) recovery: bool,
     pub(crate) own_addresses: bool,
+    pub(crate) faults: Faults,
+}
+
+/// Whether a behaviour makes faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Faults {
+    /// None.
+    None,
+    /// The last thing that it does with a device is a fault.
+    Last,
+    /// It goes on with other devices after a fault.
+    Outlived,
 }
 
 impl Needs {
@@ -42,6 +54,7 @@ impl Needs {
         precise_faults: false,
         recovery: false,
         own_addresses: false,
+        faults: Faults::None,
     };
     /// One copy queue.
     pub const COPY: Self = Self {
@@ -85,6 +98,22 @@ impl Needs {
     pub const fn precise_faults(self) -> Self {
         Self {
             precise_faults: true,
+            ..self
+        }
+    }
+
+    /// It makes a fault. Where faults keep a process off its devices nothing runs after it.
+    pub const fn faults(self) -> Self {
+        Self {
+            faults: Faults::Last,
+            ..self
+        }
+    }
+
+    /// It makes a fault, and goes on with other devices after it.
+    pub const fn outlives_faults(self) -> Self {
+        Self {
+            faults: Faults::Outlived,
             ..self
         }
     }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use hcq_std::Options;
 
+use crate::kinds::{self, Kind};
+use crate::report::Faults;
 use crate::{Behaviour, Context, Failure, Outcome, Summary, Verdict, behaviours};
 
 /// How long a behaviour may take before it counts as hanging. Devices give up much earlier by themselves.
@@ -68,13 +70,35 @@ impl<'a> Runner<'a> {
 
     /// Runs them. Each one's outcome is reported as it ends.
     ///
+    /// Where a fault keeps the process off its devices for good ([`Kind::outlives_faults`]), behaviours that make faults run last,
+    /// and all but the first of them are skipped: each takes a process of its own.
+    ///
     /// A behaviour runs in a thread of its own that bears its name. One that passes the limit is reported as failed and
     /// its thread left behind, since nothing can end a thread from outside.
     pub fn run(&self, report: &mut dyn FnMut(&Outcome)) -> Summary {
         let mut summary = Summary::default();
-        for &behaviour in self.selected() {
+        let outlives = kinds::of(self.device).is_none_or(Kind::outlives_faults);
+        // Who made the fault that keeps this process off its devices.
+        let mut last = None;
+        // Those that make faults come last, each theme's in its order.
+        let (faults, others): (Vec<_>, Vec<_>) = self
+            .selected()
+            .copied()
+            .partition(|b| !outlives && b.needs.faults != Faults::None);
+        for behaviour in others.into_iter().chain(faults) {
             let start = Instant::now();
-            let verdict = self.one(behaviour);
+            let verdict = match last {
+                None => self.one(behaviour),
+                Some(name) => Verdict::Skipped {
+                    missing: format!(
+                        "a process that has devices: the fault of `{name}` took them; run this one by itself"
+                    ),
+                },
+            };
+            let made = behaviour.needs.faults != Faults::None;
+            if made && !outlives && !matches!(verdict, Verdict::Skipped { .. }) {
+                last = last.or(Some(behaviour.name));
+            }
             let outcome = Outcome {
                 behaviour,
                 verdict,

@@ -150,6 +150,77 @@ together! {
     four_gfx942_aql: "sim:amd-gfx942,gpus=4,seed=8,aql";
 }
 
+/// All behaviours in one process of one machine, as on a card: those that make faults come last, and after the first of them
+/// the process has no GPU any more.
+#[test]
+fn one_process_as_on_a_card() {
+    for name in ["amd:1,aql"] {
+        let machine = hcq_std::sim::machine("amd-gfx1100,gpus=2,seed=9").expect("a machine");
+        let options = Options::default().system(machine);
+        let list = quick();
+        let mut outcomes = Vec::new();
+        let runner = Runner::new(name).list(&list).options(options);
+        let summary = runner.run(&mut |outcome: &Outcome| outcomes.push(outcome.clone()));
+        println!("{name}: {summary}");
+        let makes_faults =
+            |o: &Outcome| o.name().starts_with("fault.") || FAULTS.contains(&o.name());
+        let first = outcomes
+            .iter()
+            .position(makes_faults)
+            .expect("there are some");
+        assert!(
+            outcomes[first..].iter().all(makes_faults),
+            "faults come last"
+        );
+        assert!(first > 100, "most make no faults");
+        let mut ran = 0;
+        for (i, outcome) in outcomes.iter().enumerate() {
+            match &outcome.verdict {
+                Verdict::Passed => ran += usize::from(i >= first),
+                Verdict::Failed { .. } => panic!("{name}: {outcome}"),
+                Verdict::Skipped { missing } if i >= first => assert!(
+                    missing.contains("run this one by itself") || ran == 0,
+                    "{name}: {outcome}"
+                ),
+                Verdict::Skipped { missing } => assert!(
+                    MAY_SKIP.contains(&outcome.name()) || missing.starts_with("4 devices"),
+                    "{name}: {outcome}"
+                ),
+            }
+        }
+        assert_eq!(ran, 1, "{name}: one fault is all that a process gets");
+    }
+}
+
+/// Behaviours of other themes that make faults.
+const FAULTS: [&str; 2] = ["peer.dropped-view", "peer.fault"];
+
+/// Each of those that make a fault, in a process of its own.
+#[test]
+fn faults_in_processes_of_their_own_as_on_a_card() {
+    let mut passed = 0;
+    for behaviour in behaviours() {
+        if !behaviour.name.starts_with("fault.") && !FAULTS.contains(&behaviour.name) {
+            continue;
+        }
+        let machine = hcq_std::sim::machine("amd-gfx1100,gpus=2").expect("a machine");
+        let options = Options::default().system(machine);
+        let list = [*behaviour];
+        let runner = Runner::new("amd").list(&list).options(options);
+        runner.run(&mut |outcome: &Outcome| match &outcome.verdict {
+            Verdict::Passed => passed += 1,
+            Verdict::Failed { .. } => panic!("{outcome}"),
+            Verdict::Skipped { missing } => assert!(
+                ["recovery from faults", "after a fault of another"]
+                    .iter()
+                    .any(|words| missing.contains(words)),
+                "{outcome}"
+            ),
+        });
+    }
+    assert!(passed >= 6, "only {passed} ran");
+}
+
 /// Without a way to each other's memory there is nothing to share, and nothing fails.
 #[test]
 fn gpus_apart_say_so() {

@@ -16,73 +16,73 @@ pub static LIST: &[Behaviour] = &[
     Behaviour {
         name: "fault.write",
         what: "a write to no memory is a fault record with kind, access, address and the points around it",
-        needs: Needs::COMPUTE,
+        needs: Needs::COMPUTE.faults(),
         run: write,
     },
     Behaviour {
         name: "fault.copy",
         what: "so are copies from and to no memory; what was no part of them is as before",
-        needs: Needs::COPY.recovery(),
+        needs: Needs::COPY.recovery().faults(),
         run: copy,
     },
     Behaviour {
         name: "fault.wait-and-poll",
         what: "so are waits and polls at no memory",
-        needs: Needs::COMPUTE,
+        needs: Needs::COMPUTE.faults(),
         run: wait_and_poll,
     },
     Behaviour {
         name: "fault.sticky",
         what: "after a fault every wait returns at once, every submission is refused, and the first fault stays",
-        needs: Needs::COMPUTE.compute(2),
+        needs: Needs::COMPUTE.compute(2).faults(),
         run: sticky,
     },
     Behaviour {
         name: "fault.releases-waiters",
         what: "threads that wait for points and signals when the fault comes get it",
-        needs: Needs::COMPUTE,
+        needs: Needs::COMPUTE.faults(),
         run: releases_waiters,
     },
     Behaviour {
         name: "fault.earlier-work-stands",
         what: "what was done before the fault stands when the device has recovered",
-        needs: Needs::COMPUTE.recovery(),
+        needs: Needs::COMPUTE.recovery().faults(),
         run: earlier_work_stands,
     },
     Behaviour {
         name: "fault.stops-its-queue",
         what: "nothing behind a command at fault runs, in its submission and after it, also after recovery",
-        needs: Needs::COMPUTE.recovery().precise_faults(),
+        needs: Needs::COMPUTE.recovery().precise_faults().faults(),
         run: stops_its_queue,
     },
     Behaviour {
         name: "fault.recover",
         what: "a device that recovers works on: work in flight is lost in words, memory and points before it stand",
-        needs: Needs::COMPUTE.kernels(&[Stock::Step]).recovery(),
+        needs: Needs::COMPUTE.kernels(&[Stock::Step]).recovery().faults(),
         run: recover,
     },
     Behaviour {
         name: "fault.recover-held",
         what: "recovery drops what other queues hold, and none of it runs later",
-        needs: Needs::COMPUTE.compute(2).recovery(),
+        needs: Needs::COMPUTE.compute(2).recovery().faults(),
         run: recover_held,
     },
     Behaviour {
         name: "fault.bound",
         what: "a bound queue that faulted for a value patched in works with a better one after recovery",
-        needs: Needs::COMPUTE.recovery(),
+        needs: Needs::COMPUTE.recovery().faults(),
         run: bound,
     },
     Behaviour {
         name: "fault.fresh-device",
         what: "a fault is one device's own: devices beside it and opened after it work",
-        needs: Needs::COMPUTE,
+        needs: Needs::COMPUTE.outlives_faults(),
         run: fresh_device,
     },
     Behaviour {
         name: "fault.drop",
         what: "a device in error with work held in other queues is dropped without a wait for it",
-        needs: Needs::COMPUTE.compute(2),
+        needs: Needs::COMPUTE.compute(2).faults(),
         run: drop_in_error,
     },
 ];
@@ -181,7 +181,7 @@ fn copy(cx: &mut Context) -> Result<(), Failure> {
 
 fn wait_and_poll(cx: &mut Context) -> Result<(), Failure> {
     let page = cx.unmapped();
-    for case in 0..3 {
+    for case in 0..cx.faults(3) {
         let device = patient(cx)?;
         let mut commands = device.compute_queue(0)?.record();
         match case {
@@ -484,7 +484,7 @@ fn fresh_device(cx: &mut Context) -> Result<(), Failure> {
 }
 
 fn drop_in_error(cx: &mut Context) -> Result<(), Failure> {
-    for _ in 0..5 {
+    for _ in 0..cx.faults(5) {
         let device = patient(cx)?;
         let (queue, other, never) = (
             device.compute_queue(0)?,

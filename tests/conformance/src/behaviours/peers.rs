@@ -105,13 +105,13 @@ pub static LIST: &[Behaviour] = &[
     Behaviour {
         name: "peer.dropped-view",
         what: "a view that was dropped is a fault on the device that had it, and its memory lives on",
-        needs: Needs::COMPUTE.devices(2).own_addresses(),
+        needs: Needs::COMPUTE.devices(2).own_addresses().faults(),
         run: memory::dropped_view,
     },
     Behaviour {
         name: "peer.fault",
         what: "a fault of one device is told to who waits for it, by name, and holds the other one up no further",
-        needs: Needs::COMPUTE.devices(2),
+        needs: Needs::COMPUTE.devices(2).faults(),
         run: order::fault,
     },
 ];

@@ -79,6 +79,12 @@ impl Kind for Amd {
         false
     }
 
+    /// The kernel takes a process off the GPU for good when it has a memory fault, as for [`recovers`](Kind::recovers). A
+    /// simulated GPU opened by its name has a machine of its own.
+    fn outlives_faults(&self) -> bool {
+        self.simulated
+    }
+
     /// The kernel takes a process off the GPU for good when it has a memory fault (`kfd_dqm_evict_pasid`): only a new process
     /// gets on.
     fn recovers(&self) -> bool {

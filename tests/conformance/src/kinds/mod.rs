@@ -62,6 +62,12 @@ pub trait Kind: Debug + Sync {
         true
     }
 
+    /// Whether a fault is over with the device that had it. If not, the process gets no other device of this kind to work after
+    /// it.
+    fn outlives_faults(&self) -> bool {
+        true
+    }
+
     /// Whether [`Device::recover`] can make a device of this kind usable again after a memory fault.
     fn recovers(&self) -> bool {
         true
