@@ -81,7 +81,8 @@
 //!   anew; what was recorded with the old one keeps it. AQL queues wait until the device is idle when it grows.
 //! - Bound queues of AQL packets are put into the ring anew at each launch; PM4 words and copies run from where they are.
 //! - After a fault [`Device::recover`] makes new queues, and tries them. Linux keeps a process off a GPU after a memory
-//!   fault: then it says so, and the device stays in error.
+//!   fault until the process ends, whatever it closes and opens (`kfd_dqm_evict_pasid`, `kfd_release`): then it says so, and the
+//!   device stays in error, as do devices of that GPU opened later.
 //!
 //! # Adreno GPUs
 //!

@@ -250,8 +250,23 @@ impl Gpu {
     /// Forgets the fault, and those that came after it.
     ///
     /// After a memory exception the kernel has put all queues that the process has on this GPU aside, and new ones too
-    /// (`kfd_dqm_evict_pasid`): nothing of this process runs there any more. So on Linux recovery is for faults that the
-    /// driver itself found, and else takes a new process; whoever recovers must try a queue before it promises anything.
+    /// (`kfd_dqm_evict_pasid`, which counts up `qpd->evicted`; nothing counts it down for a fault): nothing of this process runs
+    /// there any more. So on Linux recovery is for faults that the driver itself found, and else takes a new process; whoever
+    /// recovers must try a queue before it promises anything.
+    ///
+    /// # Why not open the interface anew
+    ///
+    /// Because the kernel's object is the address space's and not the file's. `kfd_release` gives back the reference of the
+    /// opening and nothing else; `kfd_open` finds the same object by the address space (`kfd_create_process`, `find_process`); it
+    /// goes when the address space does (the notifier's `kfd_process_notifier_release`). With it stay the evicted state, queues,
+    /// memory, and the render node's file that the GPU's address space was acquired with, so that a second one is `EBUSY`
+    /// (`kfd_ioctl_acquire_vm`). So it is up to interface 1.18.
+    ///
+    /// Interface 1.19 has `AMDKFD_IOC_CREATE_PROCESS`: a second object on a file of its own, which `kfd_release` ends with the file.
+    /// Work could go on there, with an address space of its own. But all that the device has would have to be made anew in it:
+    /// every allocation, with what is in it fetched by the host, since a GPU that the first object is kept off does not copy; and
+    /// memory lent by the process stays with the first one. That is what a new device is, and not what
+    /// [`Device::recover`](crate::Device::recover) promises: it is not done here.
     pub(crate) fn clear_fault(&self) {
         let events = self.events();
         // Each look takes what is pending; one that finds nothing ends it.

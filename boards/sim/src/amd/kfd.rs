@@ -6,7 +6,8 @@
 //!
 //! # Where this kernel is stricter or simpler
 //!
-//! - One process uses the machine: the one it is in. It ends when its last `/dev/kfd` is closed, not when its memory goes.
+//! - One process uses the machine: the one it is in. It ends when its last `/dev/kfd` is closed, not when its memory goes: the
+//!   kernel's object outlives the file, with its queues, and whoever relies on its end here would fail there.
 //! - `mmap` of video memory that was not allocated as `PUBLIC` is refused with `EPERM`, as kernels did while they allocated
 //!   it with `AMDGPU_GEM_CREATE_NO_CPU_ACCESS`; newer ones move it about until it can be seen, or end the process.
 //! - `AMDKFD_IOC_ACQUIRE_VM` refuses another GPU's render node; the kernel does not look.

@@ -86,7 +86,7 @@ impl Kind for Amd {
     }
 
     /// The kernel takes a process off the GPU for good when it has a memory fault (`kfd_dqm_evict_pasid`): only a new process
-    /// gets on.
+    /// gets on. Its object is the address space's and not the file's (`kfd_release`), so that closing `/dev/kfd` ends nothing.
     fn recovers(&self) -> bool {
         false
     }
