@@ -35,6 +35,7 @@ use crate::exec::{Dispatch, Executor, Kernel, Registers, ShaderMemory};
 
 mod adreno;
 mod amd;
+mod cubin;
 mod group;
 mod nv;
 mod object;
@@ -140,8 +141,8 @@ impl StandIns {
         all
     }
 
-    /// Adds stand-ins for programs of a code object (an executable, for the chip that its header names). A program that is known
-    /// already is replaced.
+    /// Adds stand-ins for programs of a code object (an executable of AMD's or a cubin, for the chip that its header names). A
+    /// program that is known already is replaced.
     ///
     /// # Errors
     /// [`RegisterError`]; nothing is added then.
@@ -150,13 +151,24 @@ impl StandIns {
         object: &[u8],
         programs: &[(&str, StandIn)],
     ) -> Result<(), RegisterError> {
-        let object = object::read(object)?;
+        let all: Vec<Known> = if cubin::is_cubin(object) {
+            let cubin = cubin::read(object)?;
+            let known = |program: &cubin::Program| program.known(cubin.target);
+            cubin.programs.iter().map(known).collect()
+        } else {
+            let object = object::read(object)?;
+            let known = |program: &Program| program.known(object.target);
+            object.programs.iter().map(known).collect()
+        };
         let mut new = Vec::new();
         for &(symbol, run) in programs {
-            let Some(program) = object.programs.iter().find(|p| p.symbol == symbol) else {
+            let Some(known) = all.iter().find(|known| known.symbol == symbol) else {
                 return Err(RegisterError::NoProgram(symbol.into()));
             };
-            new.push(program.known(object.target, run));
+            new.push(Known {
+                run,
+                ..known.clone()
+            });
         }
         new.into_iter().for_each(|known| self.add(known));
         Ok(())
@@ -196,15 +208,33 @@ impl StandIns {
     }
 }
 
+/// What a program does whose stand-in is still to be chosen.
+fn nothing(_: &mut Group<'_>) -> Result<(), Cause> {
+    Ok(())
+}
+
 impl Program {
-    fn known(&self, target: &'static str, run: StandIn) -> Known {
+    fn known(&self, target: &'static str) -> Known {
         Known {
             target: target.into(),
             symbol: self.symbol.clone().into(),
             code_bytes: self.code.len() as u32,
             code_hash: code_hash(&self.code),
             needs: Needs::Amd(self.descriptor),
-            run,
+            run: nothing,
+        }
+    }
+}
+
+impl cubin::Program {
+    fn known(&self, target: &'static str) -> Known {
+        Known {
+            target: target.into(),
+            symbol: self.symbol.clone().into(),
+            code_bytes: self.code.len() as u32,
+            code_hash: code_hash(&self.code),
+            needs: Needs::Nv(self.needs),
+            run: nothing,
         }
     }
 }

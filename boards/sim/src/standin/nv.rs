@@ -17,9 +17,9 @@ pub(super) struct Needs {
     pub(super) thread_bytes: u32,
     /// Where the arguments begin in constant bank 0, and their bytes: `EIATTR_PARAM_CBANK`.
     pub(super) parameters: (u32, u32),
-    /// Where the program reads the sizes of its group and of the grid (in groups) in constant bank 0: six words; `None` if it
-    /// does not.
-    pub(super) sizes: Option<u32>,
+    /// Where the program reads the sizes of its group and of the grid (in groups) in constant bank 0, three words each; `None`
+    /// if it does not.
+    pub(super) sizes: Option<(u32, u32)>,
     /// Constant banks that the program reads, one bit each; bank 0 is always one.
     pub(super) banks: u8,
 }
@@ -31,7 +31,9 @@ impl Needs {
     /// Bytes of bank 0 that the program may read.
     fn bank0(&self) -> u32 {
         let (at, bytes) = self.parameters;
-        let sizes = self.sizes.map_or(0, |at| at.saturating_add(24));
+        let sizes = self
+            .sizes
+            .map_or(0, |(group, grid)| group.max(grid).saturating_add(12));
         at.saturating_add(bytes).max(sizes)
     }
 
@@ -98,12 +100,14 @@ impl Needs {
         if !given.arguments.is_empty() {
             memory.load_scalar(address.wrapping_add(at.into()), &mut given.arguments)?;
         }
-        if let Some(at) = self.sizes {
-            let mut sizes = [0; 24];
-            memory.load_scalar(address.wrapping_add(at.into()), &mut sizes)?;
-            let word = |at| u32::from_le_bytes(part(&sizes, at));
-            given.local = [0, 4, 8].map(word);
-            let groups = [12, 16, 20].map(word);
+        if let Some((group, grid)) = self.sizes {
+            let mut three = |at: u32| {
+                let mut bytes = [0; 12];
+                memory.load_scalar(address.wrapping_add(at.into()), &mut bytes)?;
+                Ok::<_, Cause>([0, 4, 8].map(|at| u32::from_le_bytes(part(&bytes, at))))
+            };
+            given.local = three(group)?;
+            let groups = three(grid)?;
             given.grid = std::array::from_fn(|d| {
                 let of = |sizes: &[u32; 3]| sizes.get(d).copied().unwrap_or(1);
                 of(&given.local).wrapping_mul(of(&groups))
@@ -129,7 +133,7 @@ mod tests {
             shared_bytes: 128,
             thread_bytes: 8,
             parameters: (0x160, 12),
-            sizes: Some(0),
+            sizes: Some((0, 12)),
             banks: 1 << 3,
         }
     }

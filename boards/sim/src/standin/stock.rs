@@ -220,6 +220,72 @@ pub(super) fn reduce_tree(group: &mut Group<'_>) -> Result<(), Cause> {
         let sum = word(&words, select) + word(&words, select.wrapping_add(3));
         group.local_store(t, sum.to_bits());
     }
+    add_tree(group, items);
+    let sum = group.local_load(0);
+    group.store_u32(out.wrapping_add(4 * u64::from(g)), sum)
+}
+
+/// [`vadd`] of groups of any size, as `vadd.ptx` has it: items count from their group's number times the group's size.
+pub(super) fn vadd_sized(group: &mut Group<'_>) -> Result<(), Cause> {
+    let (out, a, b) = (group.u64_at(0), group.u64_at(8), group.u64_at(16));
+    let [g, ..] = group.group;
+    let [items, ..] = group.items;
+    let at = u64::from(g.wrapping_mul(group.local_size(0))) * 4;
+    let a = group.load_words(a.wrapping_add(at), items as usize)?;
+    let b = group.load_words(b.wrapping_add(at), items as usize)?;
+    let sum = |(&a, b): (&u32, u32)| (f32::from_bits(a) + f32::from_bits(b)).to_bits();
+    let sums: Vec<u32> = a.iter().zip(b).map(sum).collect();
+    group.store_words(out.wrapping_add(at), &sums)
+}
+
+/// [`saxpy`] of `x` times one of the four numbers of constant bank 3, as `saxpy.ptx` has it.
+pub(super) fn saxpy_scaled(group: &mut Group<'_>) -> Result<(), Cause> {
+    let (y, x, alpha) = (group.u64_at(0), group.u64_at(8), group.f32_at(16));
+    let n = group.u32_at(20).cast_signed().max(0).cast_unsigned();
+    let y = y.wrapping_add(group.u64_at(24).wrapping_mul(4));
+    let [select, ..] = group.u32_at(32).to_le_bytes();
+    let [_, _, _, third, ..] = group.registers.nv().map_or([None; 8], |nv| nv.banks);
+    let Some(bank) = third else {
+        return Err(Cause::Launch("constant bank 3 is not valid".into()));
+    };
+    let mut scale = [0; 4];
+    let at = bank.address.wrapping_add(4 * u64::from(select & 3));
+    group.memory.load_scalar(at, &mut scale)?;
+    let scale = f32::from_le_bytes(scale);
+    for (first, count) in waves(group, n) {
+        let x = group.load_words(x.wrapping_add(4 * first), count)?;
+        let mut words = group.load_words(y.wrapping_add(4 * first), count)?;
+        for (y, x) in words.iter_mut().zip(x) {
+            let scaled = f32::from_bits(x) * scale;
+            *y = scaled.mul_add(alpha, f32::from_bits(*y)).to_bits();
+        }
+        group.store_words(y.wrapping_add(4 * first), &words)?;
+    }
+    Ok(())
+}
+
+/// One of each item's 128 inputs, of which so many are read, is added to those of all other items of a group of 256, as
+/// `reduce.ptx` has it.
+pub(super) fn reduce_one(group: &mut Group<'_>) -> Result<(), Cause> {
+    let (out, input) = (group.u64_at(0), group.u64_at(8));
+    let (select, count) = (group.u32_at(16) & 127, group.u32_at(20));
+    let [g, ..] = group.group;
+    let [items, ..] = group.items.map(|n| n as usize);
+    // The loop runs once at least, and the array in local memory ends at 128.
+    let count = count.clamp(1, 128);
+    for t in 0..items {
+        let i = u64::from(g.wrapping_mul(256)).wrapping_add(t as u64);
+        let words = group.load_words(input.wrapping_add(i.wrapping_mul(512)), count as usize)?;
+        let word = words.get(select as usize).copied().unwrap_or_default();
+        group.local_store(t, word);
+    }
+    add_tree(group, items);
+    let sum = group.local_load(0);
+    group.store_u32(out.wrapping_add(4 * u64::from(g)), sum)
+}
+
+/// Adds up to 256 numbers in local memory as a tree.
+fn add_tree(group: &mut Group<'_>, items: usize) {
     for half in [128, 64, 32, 16, 8, 4, 2, 1] {
         for t in 0..half.min(items) {
             let other = f32::from_bits(group.local_load(t + half));
@@ -227,8 +293,6 @@ pub(super) fn reduce_tree(group: &mut Group<'_>) -> Result<(), Cause> {
             group.local_store(t, sum.to_bits());
         }
     }
-    let sum = group.local_load(0);
-    group.store_u32(out.wrapping_add(4 * u64::from(g)), sum)
 }
 
 #[cfg(test)]
