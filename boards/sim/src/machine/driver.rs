@@ -106,7 +106,6 @@ pub(crate) trait Driver: Send {
 }
 
 /// What is around an `ioctl`.
-#[allow(dead_code, reason = "drivers differ in what they look at")]
 pub(crate) struct Ioctl<'a> {
     /// The node that the file is of.
     pub(crate) node: u32,
@@ -129,7 +128,6 @@ impl Ioctl<'_> {
     ///
     /// # Errors
     /// What a script says.
-    #[allow(dead_code, reason = "drivers differ in what they look at")]
     pub(crate) fn command(&mut self, command: u32) -> Result<(), i32> {
         self.scripts.command(command)
     }
@@ -150,7 +148,6 @@ pub(crate) enum Answer {
 }
 
 /// An `mmap`, shared, of a file.
-#[allow(dead_code, reason = "drivers differ in what they look at")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Map {
     /// The node that the file is of.

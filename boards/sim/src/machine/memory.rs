@@ -162,7 +162,6 @@ impl Block {
     }
 
     /// Bytes of it, whole pages.
-    #[allow(dead_code, reason = "drivers differ in what they look at")]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

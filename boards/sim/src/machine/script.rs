@@ -103,7 +103,6 @@ impl Scripts {
         self.count(|call| *call == Call::Ioctl(number) || *call == Call::Request(request))
     }
 
-    #[allow(dead_code, reason = "drivers differ in what they look at")]
     pub(crate) fn command(&mut self, command: u32) -> Result<(), i32> {
         self.count(|call| *call == Call::Command(command))
     }

@@ -1,4 +1,4 @@
-//! A turn of a queue, in the machine's [order](crate::machine::order).
+//! A turn of a queue, in the machine's order: [`order`].
 
 use super::{Kernel, QueueKind};
 use crate::cache::Caches;
