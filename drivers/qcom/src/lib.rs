@@ -6,7 +6,6 @@
 //! | [`device`] | one GPU as a process uses it, and the private memory of its programs |
 //! | [`container`] | programs in the container of Qualcomm's OpenCL compiler |
 //! | [`ir3`] | programs that Mesa's ir3 compiler makes |
-//! | [`bundle`] | several of these in a file |
 //! | [`kernel`] | what a launch needs to know of a program: registers, arguments, constants, images |
 //! | [`image`] | descriptors of textures and storage images, samplers, border colours |
 //! | [`pm4`] | packets of the command processor, the compute queue that records them, submission |
@@ -106,7 +105,6 @@
 #[cfg(test)]
 extern crate std;
 
-pub mod bundle;
 pub mod chips;
 pub mod container;
 pub mod device;

@@ -189,6 +189,7 @@ impl<'b> Reader<'b> {
                 "max_half_reg" => facts.max_half_reg = self.number(value)?,
                 "merged_registers" => facts.merged_registers = self.flag(value)?,
                 "double_waves" => facts.double_waves = self.flag(value)?,
+                "group_count" => facts.group_count = self.flag(value)?,
                 "work_group_id" => facts.work_group_id = self.number(value)?,
                 "local_invocation_id" => facts.local_invocation_id = self.number(value)?,
                 "constlen" => facts.constlen = self.number(value)?,
@@ -317,6 +318,31 @@ mod tests {
                 ..Variant::EMPTY
             }
         );
+    }
+
+    #[test]
+    fn the_test_programs_are_read() {
+        for file in [
+            &include_bytes!("../../../tests/conformance/kernels/qcom/stock-a630.ir3")[..],
+            include_bytes!("../../../tests/conformance/kernels/qcom/stock-a650.ir3"),
+            include_bytes!("../../../tests/conformance/kernels/qcom/stock-a660.ir3"),
+        ] {
+            let shaders = parse(file).expect("programs");
+            assert_eq!(shaders.len(), 15);
+            for shader in &shaders {
+                let variant = shader.variant();
+                assert!(variant.code.len().is_multiple_of(128), "{}", shader.name);
+                assert_eq!(variant.group_count, shader.name == "dims");
+                assert!(variant.kernel(0x5_2000_0000).is_ok(), "{}", shader.name);
+            }
+            let copy = shaders.iter().find(|s| s.name == "copy_image");
+            let copy = copy.expect("there");
+            assert_eq!(copy.arguments.len(), 4);
+            assert_eq!(
+                (&*copy.textures, &*copy.storage),
+                (&[0][..], &[false, true, false, false][..])
+            );
+        }
     }
 
     #[test]

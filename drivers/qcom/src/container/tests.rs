@@ -137,3 +137,59 @@ proptest! {
         _ = read(&data, "k");
     }
 }
+
+#[test]
+fn containers_of_opencl_programs_are_taken() {
+    use ArgumentKind::{Plain, Storage, Texture};
+    macro_rules! file {
+        ($name:literal) => {
+            include_bytes!(concat!(
+                "../../../../tests/conformance/kernels/qcom/",
+                $name
+            ))
+        };
+    }
+    let files: [(&str, &[u8], &[ArgumentKind]); 11] = [
+        ("empty", file!("cl/empty.bin"), &[]),
+        ("fill", file!("cl/fill.bin"), &[Plain; 3]),
+        ("copy", file!("cl/copy.bin"), &[Plain; 3]),
+        ("add", file!("cl/add.bin"), &[Plain; 4]),
+        ("scale", file!("cl/scale.bin"), &[Plain; 5]),
+        ("step", file!("cl/step.bin"), &[Plain; 4]),
+        ("reduce", file!("cl/reduce.bin"), &[Plain; 3]),
+        ("spin", file!("cl/spin.bin"), &[Plain; 3]),
+        (
+            "read_image",
+            file!("cl/read_image.bin"),
+            &[Texture, Plain, Plain, Plain],
+        ),
+        (
+            "write_image",
+            file!("cl/write_image.bin"),
+            &[Plain, Storage, Plain, Plain],
+        ),
+        (
+            "copy_image",
+            file!("cl/copy_image.bin"),
+            &[Texture, Storage, Plain, Plain],
+        ),
+    ];
+    for (name, file, kinds) in files {
+        let container = Container::parse(file, name).expect(name);
+        assert!(
+            container
+                .arguments()
+                .map(|a| a.kind)
+                .eq(kinds.iter().copied())
+        );
+        assert_eq!(
+            container.constant_count(),
+            if name == "spin" { 2 } else { 0 }
+        );
+        assert!(container.code().len().is_multiple_of(128), "{name}");
+        // `end` is among the instructions, with or without (sy) and (jp).
+        let code = container.code().as_chunks::<8>().0;
+        assert!(code.iter().any(|i| i[7] & 0xe7 == 3), "{name}");
+        assert!(Container::parse(file, "other").is_err());
+    }
+}

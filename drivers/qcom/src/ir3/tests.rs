@@ -1,7 +1,15 @@
 //! What the compiler says, and what it cannot have said.
 
 use super::*;
+use crate::chips::Chip;
+use crate::device::{Device, PrivateMemory};
 use crate::image::{Format, Image};
+use crate::pm4::{AdrenoCompute, Program};
+use hcq_nostd::args::Arg;
+use hcq_nostd::mem::Region;
+use hcq_nostd::patch::{PatchList, RegionId};
+use hcq_nostd::queue::{ComputeQueue, Launch, Program as _};
+use hcq_nostd::record::Block;
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
@@ -177,5 +185,48 @@ proptest! {
                 prop_assert!(slot.offset + slot.size <= layout.bytes());
             }
         }
+    }
+}
+
+/// The compiler has the number of work-groups, then four words, then the work-group's size.
+#[test]
+fn the_number_of_groups_is_among_the_parameters_of_those_that_read_it() {
+    let chip = Chip::named("630").expect("known");
+    let device = Device::new(chip, 0x5_0000_1000, 0x5_0000_3000).expect("a device");
+    let private = PrivateMemory::new(0x5_4000_0000, 1 << 20).expect("memory");
+    for (group_count, written) in [(true, [5, 6, 7]), (false, [0; 3])] {
+        let v = Variant {
+            arguments_offset: 64,
+            driver_params: (0, 4),
+            group_count,
+            ..variant()
+        };
+        let kernel = v.kernel(0x5_2000_0000).expect("a program");
+        let mut slots = [ArgSlot::buffer(0); 1];
+        let arguments = v
+            .layout(&[Param::Buffer], &mut slots, &mut [], &mut [])
+            .expect("an argument");
+        let program = Program::new(&device, &kernel, &arguments, &private).expect("fits");
+        let mut memory = [0u64; 512];
+        let mut block = Region::from_words(&mut memory, 0x5_1000_0000);
+        let mut words = [0u32; 128];
+        AdrenoCompute::new(&device, &mut words, PatchList::none())
+            .exec(Launch {
+                program: &program,
+                args: &[Arg::Buffer(0x5_1100_0000u64.into())],
+                kernargs: Block::new(&mut block, RegionId(1), 0, program.kernargs_size())
+                    .expect("room"),
+                groups: [5u64, 6, 7].map(Into::into),
+                local: [4u64, 3, 2].map(Into::into),
+                local_memory: 0,
+            })
+            .expect("recorded");
+        let words: Vec<u32> = memory
+            .iter()
+            .flat_map(|w| [*w as u32, (*w >> 32) as u32])
+            .collect();
+        assert_eq!(words[..3], written);
+        assert_eq!(words[8..11], [4, 3, 2]);
+        assert_eq!(words[16..18], [0x1100_0000, 5]);
     }
 }

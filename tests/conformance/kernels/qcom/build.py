@@ -24,35 +24,23 @@ def align(data, to):
     return len(data)
 
 
-def bundle(chip, programs):
-    """All programs of a chip in one file. `hcq_qcom::bundle` describes it."""
-    records, record = 32, 96
-    out = bytearray(records + record * len(programs))
-    struct.pack_into("<8sIII", out, 0, b"IR3PROGS", 1, ir3.CHIPS[chip][0], len(programs))
-
-    def put(data, to=4):
-        at = align(out, to)
-        out.extend(data)
-        return at
-
-    for i, v in enumerate(programs):
-        arguments = b"".join(
-            struct.pack("<BBH", ir3.ARGUMENTS[kind][0], size, 0) for kind, size, _ in v["arguments"])
-        name, signature = v["name"].encode(), v["signature"].encode()
-        words = [
-            put(name), len(name), put(signature), len(signature), put(arguments), len(v["arguments"]),
-            put(v["code"], 128), len(v["code"]),
-            put(struct.pack(f"<{len(v['immediates'])}I", *v["immediates"])), len(v["immediates"]),
-            put(bytes(v["textures"])), len(v["textures"]),
-            v["branch_stack"], v["private_bytes"], v["shared_bytes"],
-            v["max_reg"] & 0xFFFF_FFFF, v["max_half_reg"] & 0xFFFF_FFFF,
-            v["merged"] | v["double"] << 1 | v["group_count"] << 2,
-            v["work_group_id"] | v["local_invocation_id"] << 8,
-            v["constlen"], v["max_const_offset"], v["arguments_offset"], *v["driver_params"],
-        ]
-        struct.pack_into("<24I", out, records + record * i, *words)
-    align(out, 4)
-    struct.pack_into("<I", out, 20, len(out))
+def bundle(programs):
+    """Programs in one file: what `hcq_std::Device::load_program` takes of ir3's."""
+    out = bytearray(b"hcq-ir3 1\n")
+    for v in programs:
+        lines = [f"kernel {v['name']}", f"arguments {v['signature']}"]
+        for field in ("branch_stack", "private_bytes", "shared_bytes", "max_reg", "max_half_reg"):
+            lines.append(f"{field} {v[field]}")
+        for field in ("merged_registers", "double_waves", "group_count"):
+            lines.append(f"{field} {int(v[field])}")
+        for field in ("work_group_id", "local_invocation_id"):
+            lines.append(f"{field} {v[field]:#x}")
+        for field in ("constlen", "max_const_offset", "arguments_offset"):
+            lines.append(f"{field} {v[field]}")
+        for field in ("driver_params", "immediates", "textures"):
+            lines.append(" ".join([field, *map(str, v[field])]))
+        lines.append(f"code {len(v['code'])}")
+        out += "\n".join(lines).encode() + b"\n" + v["code"]
     return bytes(out)
 
 
@@ -80,7 +68,7 @@ def moved(compiler, code, to):
 def container(v):
     """A program in the container of Qualcomm's OpenCL compiler, as far as that is known. `hcq_qcom::container` describes it."""
     registers, image, samplers = 0x120, 0x140, len(v["textures"])
-    assert samplers <= 1 and not v["merged"] and not v["double"] and v["driver_params"] == (0, 0), v["name"]
+    assert samplers <= 1 and not v["merged_registers"] and not v["double_waves"] and v["driver_params"] == (0, 0), v["name"]
     out = bytearray(image + 0x158)
     out.extend(v["name"].encode())
     align(out, 4)
@@ -131,7 +119,7 @@ def main():
             k = ir3.Builder(compiler, program.__name__, signature)
             program(k)
             programs.append(k.compile())
-        (folder / f"stock-{chip}.ir3").write_bytes(bundle(chip, programs))
+        (folder / f"stock-{chip}.ir3").write_bytes(bundle(programs))
     compiler = ir3.Compiler("a630")
     for program, ids in stock.OPENCL.items():
         k = ir3.Builder(compiler, program.__name__, stock.PROGRAMS[program], merged=False)

@@ -11,7 +11,6 @@ from tinygrad.renderer.nir import deref_var, nalu, nchannel, nimm, nir_instr, nj
 from tinygrad.runtime.autogen import libc, mesa
 
 CHIPS = {"a630": (630, 0x06030001), "a650": (650, 0x06050002), "a660": (660, 0x06060001)}
-ARGUMENTS = {"buffer": (0, 8), "number": (1, None), "texture": (2, 0), "storage": (3, 0)}
 
 
 def intrinsic(name, **kwargs):
@@ -111,9 +110,9 @@ class Builder:
 
     @staticmethod
     def kind(field):
-        if field.startswith("texture2d "):
+        if field.startswith("texture "):
             return "texture", 0
-        if field.startswith("image2d "):
+        if field.startswith("storage "):
             return "storage", 0
         if "*" in field:
             return "buffer", 8
@@ -232,7 +231,7 @@ class Builder:
             "textures": list(v.image_mapping.tex_to_image[:self.textures]),
             "branch_stack": v.branchstack, "private_bytes": v.pvtmem_size, "shared_bytes": v.shared_size,
             "max_reg": v.info.max_reg, "max_half_reg": v.info.max_half_reg,
-            "merged": v.mergedregs, "double": v.info.double_threadsize, "group_count": self.group_count,
+            "merged_registers": v.mergedregs, "double_waves": v.info.double_threadsize, "group_count": self.group_count,
             "work_group_id": v.cs.work_group_id, "local_invocation_id": v.cs.local_invocation_id,
             "constlen": v.constlen, "max_const_offset": consts.allocs.max_const_offset_vec4,
             "arguments_offset": ubo.range[0].offset if self.size else 0,

@@ -184,9 +184,9 @@ PROGRAMS = {
     spin: "uint32_t *out; uint32_t turns; uint32_t seed;",
     vadd: "float *out; const float *a; const float *b;",
     saxpy: "float *y; const float *x; float alpha; int32_t n; uint64_t off;",
-    read_image: "texture2d in; float *out; uint32_t width; uint32_t height;",
-    write_image: "const float *in; image2d out; uint32_t width; uint32_t height;",
-    copy_image: "texture2d in; image2d out; uint32_t width; uint32_t height;",
+    read_image: "texture in; float *out; uint32_t width; uint32_t height;",
+    write_image: "const float *in; storage out; uint32_t width; uint32_t height;",
+    copy_image: "texture in; storage out; uint32_t width; uint32_t height;",
 }
 
 # Programs that there are in OpenCL's container too, and what they know of their group. `dims` is not among them: nobody knows
