@@ -90,6 +90,9 @@ impl Arg<'_> {
         let is_float = |t: ScalarType| matches!(t, ScalarType::F32 | ScalarType::F64);
         let same =
             |a: ScalarType, b: ScalarType| a.size() == b.size() && is_float(a) == is_float(b);
+        if info.size_only {
+            return self.core.size() == info.size as usize;
+        }
         match (&self.core, info.kind) {
             (CoreArg::Buffer(_), ArgKind::Buffer | ArgKind::ConstBuffer) => {
                 match (self.ty, info.ty) {

@@ -1,14 +1,13 @@
 //! Which devices there are, which there are not, and why.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::{Backend, Port};
 use crate::cpu::Cpu;
 use crate::name::{self, Name};
-use crate::seam::{Errno, Linux, Open, System};
-use crate::{Error, Options, amd, kfd, kgsl, qcom};
+use crate::seam::{Errno, Linux, System};
+use crate::{Error, Options, amd, kfd, kgsl, nv, qcom};
 
 /// A device that there may be.
 #[derive(Clone, Debug)]
@@ -49,72 +48,6 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// A kernel interface that this crate looks for, and does not speak yet.
-struct Interface {
-    name: &'static str,
-    what: &'static str,
-    nodes: &'static [&'static str],
-    missing: &'static str,
-    denied: &'static str,
-}
-
-const INTERFACES: [Interface; 1] = [Interface {
-    name: "nv",
-    what: "NVIDIA GPU through the nvidia driver",
-    nodes: &["/dev/nvidiactl", "/dev/nvidia-uvm"],
-    missing: "the nvidia driver is not loaded, or there is no NVIDIA GPU (nvidia-modprobe -u -c 0; lspci | grep -i nvidia)",
-    denied: "its permissions keep this user out (ls -l shows them; NVreg_DeviceFileMode of the nvidia module sets them)",
-}];
-
-impl Interface {
-    fn probe(&self, system: &dyn System) -> Candidate {
-        let attempts: Vec<Attempt> = self
-            .nodes
-            .iter()
-            .map(|node| self.attempt(system, node))
-            .collect();
-        let description = match attempts.iter().find_map(|a| a.errno) {
-            Some(Errno::NOENT) => format!("{}: not found", self.what),
-            Some(errno) => format!("{}: cannot be opened: {}", self.what, errno.words()),
-            None => format!(
-                "{}: present, but this version has no driver module for it yet",
-                self.what
-            ),
-        };
-        Candidate {
-            name: self.name.into(),
-            ready: false,
-            description,
-            attempts,
-        }
-    }
-
-    fn attempt(&self, system: &dyn System, node: &str) -> Attempt {
-        let (errno, hint) = match system.open(Path::new(node), Open::ReadWrite) {
-            Ok(file) => {
-                system.close(file);
-                (None, "")
-            }
-            Err(errno) => (Some(errno), self.hint(errno)),
-        };
-        Attempt {
-            path: node.into(),
-            operation: "open",
-            errno,
-            hint: hint.into(),
-        }
-    }
-
-    fn hint(&self, errno: Errno) -> &'static str {
-        match errno {
-            Errno::NOENT | Errno::NODEV | Errno::NXIO => self.missing,
-            Errno::ACCES | Errno::PERM => self.denied,
-            Errno::BUSY => "another process has it to itself; end that one",
-            _ => "the kernel's log may say why (dmesg)",
-        }
-    }
-}
-
 /// What can be opened, and what cannot and why, on this system.
 ///
 /// ```
@@ -145,7 +78,7 @@ pub fn devices_on(system: &dyn System) -> Vec<Candidate> {
     };
     let mut all = vec![cpu];
     all.extend(kfd::candidates(system));
-    all.extend(INTERFACES.iter().map(|i| i.probe(system)));
+    all.extend(nv::candidates(system));
     all.push(kgsl::candidates(system));
     all
 }
@@ -168,14 +101,9 @@ pub(crate) fn open(text: &str, options: &Options) -> Result<Opened, Error> {
         let (cpu, port) = Cpu::open(options)?;
         return Ok((Arc::new(cpu), port));
     }
-    if let Some(interface) = INTERFACES.iter().find(|i| i.name == name.family) {
-        let candidate = interface.probe(&*options.system);
-        let attempts: Vec<String> = candidate.attempts.iter().map(ToString::to_string).collect();
-        return Err(Error::Unavailable {
-            name: text.into(),
-            reason: format!("{} ({})", candidate.description, attempts.join("; ")),
-            hint: "use `cpu`; it is always there".into(),
-        });
+    if name.family == "nv" {
+        let process = nv::Process::open(&options.system)?;
+        return nv::open(&process, name.ordinal, options);
     }
     if name.family == "qcom" {
         return qcom::open(name.ordinal, name.fast, options);

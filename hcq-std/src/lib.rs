@@ -176,6 +176,7 @@ mod kgsl;
 mod launch;
 mod lent;
 mod name;
+mod nv;
 mod options;
 mod peers;
 mod point;

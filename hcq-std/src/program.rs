@@ -254,12 +254,15 @@ pub struct ArgInfo {
     pub size: u32,
     /// Whether the kernel only reads it: numbers, and buffers by pointer to const.
     pub read_only: bool,
+    /// Whether its size is all that the code object says, so that what takes 8 bytes may be a number or a buffer.
+    pub size_only: bool,
 }
 
 impl std::fmt::Display for ArgInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ty = self.ty.map_or("void", ScalarType::name);
         match self.kind {
+            _ if self.size_only => write!(f, "{} bytes {}", self.size, self.name),
             ArgKind::ConstBuffer => write!(f, "const {ty} *{}", self.name),
             ArgKind::Buffer => write!(f, "{ty} *{}", self.name),
             _ if self.ty.is_none() => write!(f, "{} bytes {}", self.size, self.name),
@@ -441,6 +444,7 @@ impl ArgInfo {
         let ty = self.ty.map_or("any type", ScalarType::name);
         let bytes = self.size;
         match self.kind {
+            _ if self.size_only => format!("a buffer, a number or a struct of {bytes} bytes"),
             ArgKind::Buffer | ArgKind::ConstBuffer => format!("a buffer of {ty}"),
             ArgKind::Bytes => format!("{bytes} bytes"),
             _ if self.ty.is_none() => format!("a number of {bytes} bytes"),
@@ -464,6 +468,7 @@ fn parse(name: &str, text: &str) -> Result<(Box<[ArgInfo]>, Layout), Error> {
             ty: a.ty,
             size: a.slot.size,
             read_only,
+            size_only: false,
         });
     }
     let mut slots = vec![ArgSlot::buffer(0); arguments.len().min(MOST_ARGUMENTS)];

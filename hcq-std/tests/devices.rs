@@ -103,14 +103,16 @@ fn each_path_each_answer_and_what_to_do() {
     );
     assert!(amd.description.contains("Permission denied"));
     let nv = &found[2];
-    assert_eq!(nv.attempts.len(), 2);
-    assert!(
-        nv.attempts
-            .iter()
-            .all(|a| a.errno.is_none() && a.to_string().ends_with(": ok"))
+    let told: Vec<String> = nv.attempts.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (told[0].as_str(), told.len()),
+        ("open /dev/nvidiactl: ok", 4)
     );
+    assert!(told[1].contains("HCQDEV_NV_ABI"), "{told:?}");
+    assert!(told[2].starts_with("CARD_INFO /dev/nvidiactl"), "{told:?}");
+    assert_eq!(told[3], "open /dev/nvidia-uvm: ok");
     assert!(
-        nv.description.contains("no driver module for it yet"),
+        nv.description.contains("the driver's version is not known"),
         "{}",
         nv.description
     );
@@ -119,8 +121,8 @@ fn each_path_each_answer_and_what_to_do() {
     let options = options().system(Arc::new(system));
     for (name, part) in [
         ("amd", "usermod -aG render $USER"),
-        ("nv:1", "use `cpu`"),
-        ("nv:1", "no driver module"),
+        ("nv:1", "the driver's version is not known"),
+        ("nv:1", "HCQDEV_NV_ABI"),
         ("qcom", "12345"),
     ] {
         let e = Device::open_with(name, &options).expect_err("not supported");

@@ -370,6 +370,7 @@ fn describe(list: &[Argument<'_>], arguments: &Arguments<'_>) -> Box<[ArgInfo]> 
             ty: scalar(ty).filter(|t| is_buffer || t.size() == slot.size),
             size: slot.size,
             read_only: slot.kind != ArgKind::Buffer,
+            size_only: false,
         }
     });
     infos.collect()

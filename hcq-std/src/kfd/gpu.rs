@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use hcq_uapi::kfd::kfd_process_device_apertures;
 
-use super::clock::Track;
 use super::event::Events;
 use super::process::Vm;
 use super::queue::Doorbells;
 use super::{Node, Process};
 use crate::Error;
+use crate::clock::Track;
 use crate::seam::{Errno, Handle};
 
 /// A GPU with an address space of this process. Memory and queues hold it; when the last of them is gone, its events and

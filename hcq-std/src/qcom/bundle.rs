@@ -239,6 +239,7 @@ impl<'b> Reader<'b> {
                     ty: None,
                     size: DESCRIPTOR_BYTES,
                     read_only: !is_storage,
+                    size_only: false,
                 });
                 storage.push(is_storage);
                 continue;
@@ -251,6 +252,7 @@ impl<'b> Reader<'b> {
                     ty: a.ty,
                     size: a.slot.size,
                     read_only: a.slot.kind != ArgKind::Buffer,
+                    size_only: false,
                 });
                 storage.push(false);
             }

@@ -1,0 +1,324 @@
+//! NVIDIA GPUs through NVIDIA's kernel driver: the resource manager and unified memory.
+//!
+//! From the bottom: the calls ([`call`]); a client and its objects ([`root`]); the driver's files and its GPUs ([`process`],
+//! [`gpu`]); memory and channels ([`memory`], [`channel`]). On them the device: memory by purpose ([`table`]), the channels
+//! and what goes with them ([`rings`]), the host's half of them ([`port`]), words ([`encode`]), kernels ([`program`]).
+//!
+//! Compute queues and copy queues are channels of one group, which run side by side. Host and GPU meet in host memory that
+//! is registered with the driver; device memory is for data and programs, where the host sees all of it.
+
+mod advice;
+mod call;
+mod channel;
+mod encode;
+mod fault;
+mod gpu;
+mod list;
+mod memory;
+mod port;
+mod process;
+mod program;
+mod rings;
+mod root;
+mod space;
+mod table;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hcq_nostd::args::Arg;
+use hcq_nostd::fault::{FaultKind, FaultRecord};
+use hcq_nostd::mem::SharedWord;
+use hcq_nostd::patch::PatchList;
+use hcq_nostd::record::{Block, RecordError};
+use hcq_nostd::signal::Width;
+use hcq_nv::device::Device;
+use hcq_nv::kernel::MAX_GROUP;
+
+pub(crate) use self::list::candidates;
+pub(crate) use self::process::Process;
+
+use self::gpu::{Facts, Gpu};
+use self::port::NvPort;
+use self::program::own;
+use self::rings::Rings;
+use self::table::Table;
+use crate::backend::{
+    AllocateCode, Backend, Code, Command, Memory, Port, Prepared, Purpose, QueueId, QueueKind,
+};
+use crate::clock::Told;
+use crate::heap::lock;
+use crate::info::DeviceInfo;
+use crate::seam::System;
+use crate::{Error, Options};
+
+/// Naps of a waiting host, from the first to the longest.
+const SHORT_NAP: Duration = Duration::from_micros(20);
+const LONG_NAP: Duration = Duration::from_millis(1);
+/// Time between two looks for faults when nobody waits.
+const LOOK_NS: u64 = 100_000;
+
+/// A GPU.
+pub(crate) struct Nv {
+    info: DeviceInfo,
+    device: Device,
+    rings: Arc<Rings>,
+    memory: Table,
+    gpu: Arc<Gpu>,
+    system: Arc<dyn System>,
+    spin: Duration,
+    /// What times of the GPU's clock are told by.
+    clock: Mutex<Option<Told>>,
+    last_look: AtomicU64,
+    /// The fault that no recovery has ended.
+    kept: Mutex<Option<FaultRecord>>,
+    has_kept: AtomicBool,
+    /// Keeps the GPU open; dropped last.
+    _process: Arc<Process>,
+}
+
+fn describe(facts: &Facts) -> DeviceInfo {
+    let chip = facts.chip;
+    let visible = facts.window_bytes.min(facts.memory_bytes);
+    DeviceInfo {
+        name: facts.name.clone(),
+        target: format!("sm_{}", chip.sm),
+        memory_bytes: facts.memory_bytes,
+        visible_memory_bytes: visible,
+        compute_units: facts.sms(),
+        dies: 1,
+        wave_size: 32,
+        local_memory_bytes: u64::from(chip.shared.max_bytes() - chip.shared.reserved),
+        max_group: Some(MAX_GROUP),
+        packets: "QMD",
+    }
+}
+
+/// A GPU and the host's half of its rings.
+type Opened = (Arc<dyn Backend>, Box<dyn Port>);
+
+/// Opens a GPU. Options have been checked.
+pub(crate) fn open(
+    process: &Arc<Process>,
+    ordinal: usize,
+    options: &Options,
+) -> Result<Opened, Error> {
+    let gpu = process.gpu(ordinal)?;
+    let device = Device::new(gpu.facts().chip).with_sm_version(gpu.facts().sm_version);
+    let rings = Arc::new(Rings::new(&gpu, &device, options)?);
+    let port = NvPort::new(&rings, &device)?;
+    // No tick that queues write is older than the first measurement. If the driver does not tell the time now, it may later.
+    let _ = gpu.calibrate();
+    let nv = Nv {
+        info: describe(gpu.facts()),
+        device,
+        rings,
+        memory: Table::new(process, &gpu),
+        system: Arc::clone(&gpu.root().system),
+        gpu,
+        spin: options.spin,
+        clock: Mutex::default(),
+        last_look: AtomicU64::new(0),
+        kept: Mutex::default(),
+        has_kept: AtomicBool::new(false),
+        _process: Arc::clone(process),
+    };
+    Ok((Arc::new(nv), Box::new(port)))
+}
+
+impl Nv {
+    fn keep(&self, fault: FaultRecord) {
+        *lock(&self.kept) = Some(fault);
+        self.has_kept.store(true, Ordering::Release);
+    }
+
+    fn spin_until(&self, ready: impl Fn() -> bool) {
+        let end = Instant::now() + self.spin;
+        loop {
+            for _ in 0..32 {
+                if ready() {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            if Instant::now() >= end {
+                return;
+            }
+        }
+    }
+
+    fn pass_time(&self, round: u32, limit: Duration, changed: impl Fn() -> bool) -> bool {
+        if round == 0 {
+            self.spin_until(&changed);
+        } else if !changed() {
+            // The driver wakes nobody: naps that get longer.
+            let nap = SHORT_NAP.saturating_mul(1 << round.min(8)).min(LONG_NAP);
+            std::thread::sleep(nap.min(limit));
+        }
+        changed()
+    }
+}
+
+impl Backend for Nv {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn width(&self) -> Width {
+        // GA100's copy engines write 32 bits.
+        match self.device.chip().copy.payload64 {
+            true => Width::W64,
+            false => Width::W32,
+        }
+    }
+
+    fn queue_counts(&self) -> (usize, usize) {
+        self.rings.counts()
+    }
+
+    fn allocate(&self, bytes: usize, purpose: Purpose) -> Result<Memory, Error> {
+        self.memory.allocate(bytes, purpose)
+    }
+
+    fn adopt(&self, cpu: NonNull<u8>, bytes: usize, writable: bool) -> Result<Memory, Error> {
+        self.memory.adopt(cpu, bytes, writable)
+    }
+
+    fn maps_adopted(&self) -> bool {
+        true
+    }
+
+    fn import(&self, memory: &Memory, from: &dyn Backend) -> Result<Memory, Error> {
+        let peer = from.as_any().downcast_ref::<Self>();
+        self.memory.import(memory, peer.map(|nv| &nv.memory))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn hide(&self, memory: &Memory) {
+        self.memory.hide(memory);
+    }
+
+    fn release(&self, memory: Memory) {
+        self.memory.release(&memory);
+    }
+
+    fn takes_code(&self) -> bool {
+        true
+    }
+
+    fn load(&self, bytes: &[u8], allocate: AllocateCode<'_>) -> Result<Box<dyn Code>, Error> {
+        let loaded = program::Loaded::new(self.device, bytes, allocate)?;
+        Ok(Box::new(loaded))
+    }
+
+    fn ready(&self, program: &Prepared, queue: QueueId, is_idle: bool) -> Result<bool, Error> {
+        let program = own(program).map_err(Error::record("exec"))?;
+        let thread_bytes = program.thread_bytes();
+        if self.rings.has_local(queue.index, thread_bytes) {
+            return Ok(true);
+        }
+        self.rings.grow_local(queue.index, thread_bytes, is_idle)
+    }
+
+    fn kernargs(
+        &self,
+        program: &Prepared,
+        _args: &[Arg<'_>],
+    ) -> Result<(usize, usize), RecordError> {
+        Ok(own(program)?.kernargs())
+    }
+
+    fn encode<'w>(
+        &self,
+        queue: QueueId,
+        command: &Command<'_>,
+        beside: Option<Block<'_, '_>>,
+        words: &'w mut [u32],
+        list: PatchList<'w>,
+    ) -> Result<(usize, PatchList<'w>), RecordError> {
+        match queue.kind {
+            QueueKind::Compute => encode::compute(&self.device, command, beside, words, list),
+            QueueKind::Copy => encode::copy(&self.device, command, words, list),
+        }
+    }
+
+    fn fault(&self) -> Option<FaultRecord> {
+        if self.has_kept.load(Ordering::Acquire) {
+            return *lock(&self.kept);
+        }
+        let now = self.system.now_ns();
+        let last = self.last_look.load(Ordering::Relaxed);
+        if now.saturating_sub(last) < LOOK_NS {
+            return None;
+        }
+        self.last_look.store(now, Ordering::Relaxed);
+        let fault = self.rings.fault()?;
+        self.keep(fault);
+        Some(fault)
+    }
+
+    fn recover(&self, _limit: Duration) -> Result<(), Error> {
+        // In error until the end, whatever happens.
+        let fault = self.fault();
+        self.keep(fault.unwrap_or(FaultRecord::new(FaultKind::Hardware, 0, 0)));
+        self.rings.destroy();
+        self.rings.create_again()
+    }
+
+    fn recovered(&self) {
+        *lock(&self.kept) = None;
+        self.has_kept.store(false, Ordering::Release);
+    }
+
+    fn stop(&self, _limit: Duration) -> bool {
+        self.rings.destroy();
+        true
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.system.now_ns()
+    }
+
+    fn timestamp_ns(&self, raw: u64) -> u64 {
+        let mut clock = lock(&self.clock);
+        if clock.is_none_or(|told| !told.covers(raw)) {
+            // If the driver does not tell the time now, what it said before still holds.
+            if let Ok(line) = self.gpu.calibrate() {
+                *clock = Some(clock.map_or(Told::new(line), |told| told.next(line)));
+            }
+        }
+        clock.map_or(0, |told| told.system_ns(raw))
+    }
+
+    fn clock_error_ns(&self) -> u64 {
+        self.gpu.clock_error_ns()
+    }
+
+    fn relax(&self, round: u32, words: &[(SharedWord<'_>, u64)], limit: Duration) -> bool {
+        let changed = || words.iter().any(|(word, seen)| word.load() != *seen);
+        self.pass_time(round, limit, changed)
+    }
+
+    fn relax_room(&self, round: u32, queue: QueueId, get: u64, limit: Duration) -> bool {
+        let index = self.rings.flat(queue);
+        let changed = || self.rings.consumed(index, get) != get;
+        self.pass_time(round, limit, changed)
+    }
+}
+
+impl Drop for Nv {
+    fn drop(&mut self) {
+        self.rings.destroy();
+    }
+}
