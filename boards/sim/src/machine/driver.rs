@@ -159,6 +159,7 @@ pub(crate) struct Map {
     /// Whole pages.
     pub(crate) bytes: u64,
     /// The address that the process insists on.
+    #[allow(dead_code, reason = "drivers differ in what they look at")]
     pub(crate) fixed: Option<u64>,
     /// For writing too.
     pub(crate) write: bool,

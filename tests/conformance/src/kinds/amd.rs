@@ -52,10 +52,7 @@ impl Kind for Amd {
     }
 
     fn serves(&self, device: &str) -> bool {
-        match device.strip_prefix("sim:") {
-            Some(simulated) => self.simulated && simulated.starts_with("amd-"),
-            None => !self.simulated && device.split([':', ',']).next() == Some("amd"),
-        }
+        super::is_of("amd", self.simulated, device)
     }
 
     fn kernel(&self, device: &Device, stock: Stock) -> Result<Option<Kernel>, Error> {
@@ -108,7 +105,6 @@ mod tests {
             ("sim:amd-gfx942:1,gpus=4,aql,seed=7", Some("simulated AMD")),
             ("cpu", Some("CPU")),
             ("amdx", None),
-            ("sim:nv-ga102", None),
             ("sim:amd", None),
         ] {
             assert_eq!(kinds::of(device).map(Kind::name), kind, "{device}");

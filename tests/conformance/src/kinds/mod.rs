@@ -2,6 +2,8 @@
 
 pub mod amd;
 pub mod cpu;
+pub mod nv;
+pub mod qcom;
 
 use std::fmt::Debug;
 
@@ -11,7 +13,15 @@ use hcq_std::{Device, Error, Kernel};
 pub const UNMAPPED: u64 = 0x1000;
 
 /// All kinds.
-pub static KINDS: &[&dyn Kind] = &[&cpu::Cpu, &amd::CARDS, &amd::SIMULATED];
+pub static KINDS: &[&dyn Kind] = &[
+    &cpu::Cpu,
+    &amd::CARDS,
+    &amd::SIMULATED,
+    &nv::CARDS,
+    &nv::SIMULATED,
+    &qcom::CHIPS,
+    &qcom::SIMULATED,
+];
 
 /// A kind of device.
 pub trait Kind: Debug + Sync {
@@ -71,6 +81,17 @@ pub trait Kind: Debug + Sync {
     /// Whether [`Device::recover`] can make a device of this kind usable again after a memory fault.
     fn recovers(&self) -> bool {
         true
+    }
+}
+
+/// Whether a device name is one of a family's: of its own devices, or of simulated ones.
+pub(crate) fn is_of(family: &str, simulated: bool, device: &str) -> bool {
+    match device.strip_prefix("sim:") {
+        Some(chip) => {
+            let rest = chip.strip_prefix(family);
+            simulated && rest.is_some_and(|rest| rest.starts_with('-'))
+        }
+        None => !simulated && device.split([':', ',']).next() == Some(family),
     }
 }
 
@@ -222,6 +243,27 @@ mod tests {
             ),
         ] {
             assert_eq!([1, 2].map(|n| counted(device, n)), peers, "{device}");
+        }
+    }
+
+    #[test]
+    fn names_have_one_kind() {
+        for (device, kind) in [
+            ("cpu", Some("CPU")),
+            ("amd", Some("AMD")),
+            ("amd:1,aql", Some("AMD")),
+            ("sim:amd-gfx1100", Some("simulated AMD")),
+            ("nv:1", Some("NVIDIA")),
+            ("sim:nv-ampere:1,gpus=2", Some("simulated NVIDIA")),
+            ("qcom", Some("Adreno")),
+            ("sim:qcom-a630,seed=3", Some("simulated Adreno")),
+            ("nvx", None),
+            ("sim:nv", None),
+            ("sim:cpu", None),
+        ] {
+            let serve: Vec<_> = KINDS.iter().filter(|k| k.serves(device)).collect();
+            assert!(serve.len() <= 1, "{device}: {serve:?}");
+            assert_eq!(serve.first().map(|k| k.name()), kind, "{device}");
         }
     }
 

@@ -1,0 +1,74 @@
+//! Adreno GPUs: their test kernels are programs that Mesa's ir3 compiled, which this crate carries (`kernels/qcom`).
+
+use hcq_std::{Device, Error, Kernel};
+
+use super::{Kind, Stock};
+
+/// Devices named `qcom`: the GPU behind the kernel's driver.
+pub static CHIPS: Qcom = Qcom { simulated: false };
+
+/// Devices named `sim:qcom-…`: simulated GPUs.
+pub static SIMULATED: Qcom = Qcom { simulated: true };
+
+/// Adreno GPUs, real or simulated.
+#[derive(Debug)]
+pub struct Qcom {
+    simulated: bool,
+}
+
+/// Submissions that no context takes at once: its queue in the kernel has 128 places.
+const SMALLEST_RING: usize = 129;
+
+macro_rules! bundle {
+    ($name:literal) => {
+        include_bytes!(concat!("../../kernels/qcom/stock-", $name, ".ir3"))
+    };
+}
+
+/// Files of programs by chip.
+static BUNDLES: &[(&str, &[u8])] = &[
+    ("a630", bundle!("a630")),
+    ("a650", bundle!("a650")),
+    ("a660", bundle!("a660")),
+];
+
+/// The stock kernels for a chip.
+pub fn bundle(target: &str) -> Option<&'static [u8]> {
+    let (_, bytes) = BUNDLES.iter().find(|(name, _)| *name == target)?;
+    Some(bytes)
+}
+
+impl Kind for Qcom {
+    fn name(&self) -> &'static str {
+        if self.simulated {
+            "simulated Adreno"
+        } else {
+            "Adreno"
+        }
+    }
+
+    fn serves(&self, device: &str) -> bool {
+        super::is_of("qcom", self.simulated, device)
+    }
+
+    fn kernel(&self, device: &Device, stock: Stock) -> Result<Option<Kernel>, Error> {
+        match bundle(device.target()) {
+            Some(bytes) => device.load_program(bytes)?.kernel(stock.name()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// There is one GPU on a chip.
+    fn peer(&self, _: &str, _: usize) -> Option<String> {
+        None
+    }
+
+    fn smallest_ring(&self) -> usize {
+        SMALLEST_RING
+    }
+
+    /// The command processor goes on while the IOMMU tells of a fault; a simulated one stops there.
+    fn faults_are_precise(&self) -> bool {
+        self.simulated
+    }
+}
