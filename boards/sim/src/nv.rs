@@ -65,9 +65,6 @@ use gpu::Gpu;
 use memory::{Pool, Space, SpaceId};
 use queue::{Channel, ChannelId, Group, GroupId};
 
-/// Who makes the engines of channels.
-pub type Engines = dyn Fn(&ChannelRequest) -> Option<Box<dyn Engine>> + Send;
-
 /// A plain BAR.
 const SMALL_BAR: u64 = 256 << 20;
 /// Most reports that are kept: a process that asks for what is not there again and again says no more.
@@ -107,7 +104,6 @@ pub(crate) struct Nv {
     next_linear: u64,
     /// `numa_memblock_size`, once somebody has said it.
     memory_block: Option<u64>,
-    engines: Option<Box<Engines>>,
     order: Order,
     news: bool,
     reports: Vec<String>,
@@ -152,7 +148,6 @@ impl Nv {
             next_channel: 0,
             next_linear: 0x40_0000_0000,
             memory_block: None,
-            engines: None,
             order: Order::new(config.seed),
             news: false,
             reports: Vec::new(),

@@ -247,10 +247,7 @@ impl Nv {
         let id = self.next_channel;
         params.cid = id;
         self.give(making.params, params)?;
-        let engine = match &self.engines {
-            Some(engines) => engines(&request),
-            None => engine(&request),
-        };
+        let engine = engine(&request);
         if engine.is_none() {
             self.report(format!(
                 "channel {id}: nobody simulates channels of class {:#x} of {}",
