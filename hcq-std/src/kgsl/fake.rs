@@ -69,6 +69,8 @@ pub(crate) struct State {
     /// Answers of `open` other than success.
     pub(crate) opens: BTreeMap<String, Errno>,
     pub(crate) folders: Vec<&'static str>,
+    /// What the device tree says that the board is.
+    pub(crate) board: Option<&'static str>,
     pub(crate) owner: Option<Owner>,
     pub(crate) objects: BTreeMap<u32, Object>,
     pub(crate) contexts: BTreeMap<u32, Ctx>,
@@ -628,8 +630,10 @@ impl System for Fake {
         Err(Errno::NOSYS)
     }
 
-    fn read(&self, _: &Path, _: usize) -> Result<Vec<u8>, Errno> {
-        Err(Errno::NOENT)
+    fn read(&self, path: &Path, _: usize) -> Result<Vec<u8>, Errno> {
+        let is_tree = path == Path::new("/proc/device-tree/compatible");
+        let board = self.state().board.filter(|_| is_tree);
+        board.map(|b| b.as_bytes().to_vec()).ok_or(Errno::NOENT)
     }
 
     fn list(&self, path: &Path) -> Result<Vec<String>, Errno> {

@@ -1,11 +1,23 @@
 //! Adreno GPUs in lists of devices.
 
+use std::path::Path;
+
+use hcq_boards::qcom::{self, Board};
 use hcq_qcom::chips::{Chip, ChipId};
 
 use super::advice;
 use super::device::{NAME, NODE, open};
 use crate::candidates::{Attempt, Candidate};
 use crate::seam::{Errno, System};
+
+/// Names of the board, most specific first.
+const COMPATIBLE: &str = "/proc/device-tree/compatible";
+
+/// The board that this is, if it is a known one.
+fn board(system: &dyn System) -> Option<&'static Board> {
+    let names = system.read(Path::new(COMPATIBLE), 4096).ok()?;
+    qcom::find(&names)
+}
 
 /// What there is of Adreno behind kgsl, and what keeps it from being opened. Nothing stays open.
 pub(crate) fn candidates(system: &dyn System) -> Candidate {
@@ -19,6 +31,10 @@ pub(crate) fn candidates(system: &dyn System) -> Candidate {
         Ok((file, facts)) => {
             system.close(file);
             let name = facts.name.unwrap_or_else(|| ChipId(facts.chip).to_string());
+            let name = match board(system) {
+                Some(board) => format!("{name} of a {}", board.describe()),
+                None => name,
+            };
             let opened = attempt("open", None, String::new());
             match Chip::find(ChipId(facts.chip)) {
                 Ok(chip) => (

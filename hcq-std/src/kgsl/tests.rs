@@ -359,6 +359,15 @@ fn lists_say_why_not() {
         "nothing stays open"
     );
 
+    fake.state().board = Some("qcom,qrb5165-rb5\0qcom,sm8250\0");
+    let (_, description, _) = attempt(&fake);
+    assert_eq!(
+        description,
+        "Adreno650v3 of a Thundercomm RB5 (QRB5165, Adreno 650 up to 670 MHz, 8 GiB LPDDR5), driven as a650"
+    );
+    fake.state().board = Some("somebody,elses\0");
+    assert_eq!(attempt(&fake).1, "Adreno650v3, driven as a650");
+
     fake.state().chip = 0x0703_0001;
     let (ready, description, last) = attempt(&fake);
     assert!(
@@ -441,4 +450,17 @@ fn both_clocks_are_read_where_the_kernel_can() {
     assert!(clocks.ticks > 0 && later.ns >= clocks.ns && later.ticks >= clocks.ticks);
     fake.state().clock = None;
     assert_eq!(device.clocks(), None);
+}
+
+#[test]
+fn every_board_has_a_chip_that_is_driven() {
+    for board in hcq_boards::qcom::BOARDS {
+        let chip = hcq_qcom::chips::Chip::find(hcq_qcom::chips::ChipId(board.gpu.chip_id));
+        assert_eq!(
+            chip.expect("driven").number,
+            board.gpu.number,
+            "{}",
+            board.name
+        );
+    }
 }

@@ -6,6 +6,7 @@
 //! ```text
 //! hcq-ir3 1
 //! kernel add
+//! chip 630
 //! arguments const float *a; const float *b; float *out; uint32_t n;
 //! max_reg 6
 //! work_group_id 0xc0
@@ -15,7 +16,8 @@
 //! ```
 //!
 //! and behind the line `code`, which is the last, as many bytes of instructions. Numbers are decimal, or hexadecimal behind `0x`.
-//! All lines but `kernel`, `arguments` and `code` are fields of [`Variant`], and may be left out where that is
+//! `chip` is the number of the chip that the program was compiled for; others refuse it, and without the line all take it. All
+//! lines but these and `kernel`, `arguments` and `code` are fields of [`Variant`], and may be left out where that is
 //! what [`Variant::EMPTY`] has; lists (`immediates`, `textures`) and pairs (`driver_params`) are numbers with spaces between
 //! them. Arguments are the fields of a C struct, as of [`Device::register`](crate::Device::register); an image is
 //! `texture name;` or `storage name;`.
@@ -40,6 +42,8 @@ const MOST_LINE: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Shader {
     pub(super) name: String,
+    /// The number of the chip that it was compiled for.
+    pub(super) chip: Option<u16>,
     pub(super) arguments: Box<[ArgInfo]>,
     /// Which arguments are storage images.
     pub(super) storage: Box<[bool]>,
@@ -165,6 +169,7 @@ impl<'b> Reader<'b> {
         }
         let mut shader = Shader {
             name: name.to_owned(),
+            chip: None,
             arguments: Box::new([]),
             storage: Box::new([]),
             facts: Variant::EMPTY,
@@ -181,6 +186,7 @@ impl<'b> Reader<'b> {
             seen.push(field);
             let facts = &mut shader.facts;
             match field {
+                "chip" => shader.chip = Some(self.number(value)?),
                 "arguments" => (shader.arguments, shader.storage) = self.arguments(value)?,
                 "branch_stack" => facts.branch_stack = self.number(value)?,
                 "private_bytes" => facts.private_bytes = self.number(value)?,

@@ -114,6 +114,14 @@ impl Loaded {
         const WHAT: &str = "the program";
         let (form, mut parts) = if bundle::is_bundle(bytes) {
             let mut shaders = bundle::parse(bytes).map_err(|e| refused(WHAT, e))?;
+            let own = target.device.chip().number;
+            if let Some(other) = shaders.iter().find(|s| s.chip.is_some_and(|c| c != own)) {
+                let (name, built) = (&other.name, other.chip.unwrap_or_default());
+                return Err(refused(
+                    WHAT,
+                    format!("{name} was compiled for a{built}, and this device is an a{own}"),
+                ));
+            }
             shaders.sort_by(|a, b| a.name.cmp(&b.name));
             let parts: Vec<(String, Box<[u8]>)> = shaders
                 .iter()

@@ -203,6 +203,7 @@ fn timelines_and_timestamps_roll_over_together() {
             _ => device.compute_queue(0),
         };
         let mut commands = queue.expect("one").record();
+        commands.wait(&signal, turn - 1).expect("recorded");
         commands.signal(&signal, turn).expect("recorded");
         let point = commands.submit().expect("submitted");
         if turn % 7 == 0 {
@@ -419,6 +420,10 @@ fn programs_of_ir3_are_loaded_and_launched() {
             "8 bytes of code, and 0 are left",
         ),
         (b"hcq-ir3 1\nkernel a\ncode 4\nabcd", "kernel a"),
+        (
+            b"hcq-ir3 1\nkernel a\nchip 660\ncode 8\n12345678",
+            "a was compiled for a660, and this device is an a650",
+        ),
     ] {
         let error = device
             .load_program(bytes)
