@@ -34,7 +34,7 @@ mod methods;
 use methods::{Use, offset};
 
 /// Multiprocessors with caches of their own.
-const SMS: u8 = 2;
+pub(super) const SMS: u8 = 2;
 /// Grids on their way, of those that methods schedule.
 const ROOM: usize = 16;
 

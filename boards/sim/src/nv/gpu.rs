@@ -8,6 +8,7 @@ use hcq_uapi::nv::{
 };
 
 use super::chip::Chip;
+use super::compute::SMS;
 use super::memory::Pool;
 use crate::cache::{Caches, Levels, Sizes};
 use crate::machine::{Block, Store, clock};
@@ -66,7 +67,7 @@ impl Gpu {
             window: Pool::new(window),
             next_physical: 0,
             doorbells,
-            caches: Caches::with(1, Sizes::default(), seed ^ u64::from(index)),
+            caches: Caches::with(SMS, Sizes::default(), seed ^ u64::from(index)),
             unknown: Vec::new(),
         })
     }

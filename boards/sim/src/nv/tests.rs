@@ -2,6 +2,7 @@
 
 pub(super) mod support;
 
+mod golden;
 mod random;
 
 mod kernel;
