@@ -9,6 +9,7 @@ pub use crate::amd::options::{KFD_VERSION, Kfd};
 use crate::amd;
 use crate::machine::{Driver, Store};
 use crate::nv;
+use crate::qcom;
 
 /// Who makes the engines move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -57,13 +58,18 @@ pub(crate) struct Family {
 }
 
 /// The families. A new one has a line here and a line in [`Options`].
-static FAMILIES: &[&Family] = &[&amd::options::FAMILY, &nv::options::FAMILY];
+static FAMILIES: &[&Family] = &[
+    &amd::options::FAMILY,
+    &nv::options::FAMILY,
+    &qcom::options::FAMILY,
+];
 
 /// What only one family has; of the others it stays as usual.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) amd: amd::options::Options,
     pub(crate) nv: nv::options::Options,
+    pub(crate) qcom: qcom::options::Options,
 }
 
 /// Options of every machine.
@@ -114,6 +120,9 @@ impl fmt::Debug for Family {
 /// | `kfd_version` | `1.17` | the version that the driver answers; its checks stay those of 1.17 | `amd` |
 /// | `exact_queues` | `on`, `off` | rings and pointers are whole allocations, as since Linux 6.12 | `amd` |
 /// | `driver` | `580.95.05` | the version of the driver; its branch decides how long arguments are | `nv` |
+/// | `kgsl` | `present`, `missing`, `denied` | what is at `/dev/kgsl-3d0` | `qcom` |
+/// | `hang_ms` | milliseconds | without a finished command, after which the GPU is said to hang | `qcom` |
+/// | `idle_ms` | milliseconds | without commands, after which the GPU sleeps | `qcom` |
 ///
 /// An option that the GPUs do not have is refused; of the builder, when the machine starts.
 ///

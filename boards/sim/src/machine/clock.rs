@@ -37,6 +37,11 @@ pub(crate) fn boot_ns() -> u64 {
     ns(ClockId::CLOCK_BOOTTIME)
 }
 
+/// `CLOCK_REALTIME`, nanoseconds.
+pub(crate) fn real_ns() -> u64 {
+    ns(ClockId::CLOCK_REALTIME)
+}
+
 /// The GPUs' reference clock, ticks.
 pub(crate) fn gpu_ticks() -> u64 {
     raw_ns() / TICK_NS

@@ -43,8 +43,6 @@ pub(crate) struct Chip {
     pub(crate) page_syncs: bool,
     /// `ADRENO_PREEMPTION`: four rings, and the ring of the highest priority with work goes first.
     pub(crate) preemption: bool,
-    /// `ADRENO_L3_VOTE`.
-    pub(crate) l3_vote: bool,
     /// Clock rates in Hz, highest first: power level 0 is the first.
     pub(crate) clocks: &'static [u32],
     /// `protected_regs`. Reading and writing are allowed where no row is; the last row goes on to the end of the register
@@ -69,6 +67,12 @@ impl Chip {
         self.protected
             .iter()
             .filter(move |row| row.0 <= register && (register <= row.1 || open(row)))
+    }
+
+    /// `ADRENO_VK_DEVICE_ID_FROM_CHIPID`.
+    pub(crate) fn vulkan_id(&self) -> u32 {
+        let (minor, patch) = ((self.chip_id >> 8) & 0xF, self.chip_id & 0xF);
+        self.chip_id & 0xFFFF_0000 | minor << 12 | patch << 8
     }
 
     /// `uche_gmem_base`.
@@ -108,7 +112,6 @@ static CHIPS: [Chip; 3] = [
         snoops: Snoops::Never,
         page_syncs: false,
         preemption: true,
-        l3_vote: false,
         clocks: &[
             710_000_000,
             675_000_000,
@@ -134,7 +137,6 @@ static CHIPS: [Chip; 3] = [
         snoops: Snoops::OnRequest,
         page_syncs: true,
         preemption: true,
-        l3_vote: true,
         clocks: &[
             670_000_000,
             587_000_000,
@@ -160,7 +162,6 @@ static CHIPS: [Chip; 3] = [
         snoops: Snoops::Always,
         page_syncs: true,
         preemption: true,
-        l3_vote: true,
         clocks: &[
             840_000_000,
             778_000_000,

@@ -62,7 +62,6 @@ const fn rs(address: u32, count: u32, name: &'static str, mask: u32) -> Register
 
 const ALL: u32 = u32::MAX;
 /// Low words of addresses.
-const ALIGN_4: u32 = !3;
 const ALIGN_16: u32 = !15;
 const ALIGN_32: u32 = !31;
 const ALIGN_64: u32 = !63;

@@ -293,11 +293,6 @@ impl Rig {
         }
     }
 
-    pub(super) fn flush(&mut self) {
-        let levels = crate::cache::Levels::L2;
-        self.caches.write_back(0, levels, &self.memory).unwrap();
-    }
-
     /// Runs to a fault; its text.
     pub(super) fn fault(&mut self) -> String {
         match self.run() {
