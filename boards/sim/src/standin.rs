@@ -41,6 +41,7 @@ mod nv;
 mod object;
 mod stock;
 mod table;
+mod texel;
 
 pub use group::Group;
 pub use object::ObjectError;

@@ -32,6 +32,8 @@ pub(super) struct Needs {
     pub(super) sizes: (Option<u32>, Option<u32>),
     /// Textures, samplers and images that it uses.
     pub(super) descriptors: [u32; 3],
+    /// Numbers that the compiler wants in the constant file: byte and value.
+    pub(super) immediates: &'static [(u32, u32)],
 }
 
 impl Needs {
@@ -43,7 +45,8 @@ impl Needs {
             .map(|a| a.constant.saturating_add(a.bytes));
         let sizes = [self.sizes.0, self.sizes.1].into_iter().flatten();
         let sizes = sizes.map(|at| at.saturating_add(12));
-        places.chain(sizes).max().unwrap_or(0)
+        let immediates = self.immediates.iter().map(|(at, _)| at.saturating_add(4));
+        places.chain(sizes).chain(immediates).max().unwrap_or(0)
     }
 
     /// Whether the launch is one for this program; why not, in words.
@@ -76,6 +79,15 @@ impl Needs {
         for (what, given, needed) in enough {
             if given < needed {
                 return Err(format!("{given} {what}; the program needs {needed}"));
+            }
+        }
+        for &(at, value) in self.immediates {
+            let seen = registers.constants.get(at as usize / 4).copied();
+            if seen != Some(value) {
+                return Err(format!(
+                    "the constant at byte {at} is {:#x}; the program's code relies on {value:#x}",
+                    seen.unwrap_or(0)
+                ));
             }
         }
         if self.fiber_bytes > 0 && registers.fiber_memory.is_none() {
@@ -138,6 +150,7 @@ mod tests {
             ],
             sizes: (Some(0), None),
             descriptors: [1, 0, 0],
+            immediates: &[],
         }
     }
 
