@@ -245,15 +245,20 @@ impl<'d> Cubin<'d> {
         let (bank_0, bank_0_section) = self
             .section([".nv.constant0.", name])
             .ok_or(LoadError::NoKernel)?;
-        let parameters = of_kernel
-            .find(id::PARAM_CBANK)?
-            .ok_or(missing(id::PARAM_CBANK))?;
         let bad = contradiction(id::PARAM_CBANK);
-        let (symbol, place) = parameters.word(0).zip(parameters.word(1)).ok_or(bad)?;
-        let symbol = symbols.get(symbol as usize).map_err(|_| bad)?;
-        let (arguments_at, arguments_bytes) = (place & 0xffff, place >> 16);
-        let end = u64::from(arguments_at) + u64::from(arguments_bytes);
-        if usize::from(symbol.st_shndx) != bank_0 || end > bank_0_section.sh_size {
+        let (arguments_at, arguments_bytes) = match of_kernel.find(id::PARAM_CBANK)? {
+            Some(parameters) => {
+                let (symbol, place) = parameters.word(0).zip(parameters.word(1)).ok_or(bad)?;
+                let symbol = symbols.get(symbol as usize).map_err(|_| bad)?;
+                if usize::from(symbol.st_shndx) != bank_0 {
+                    return Err(bad);
+                }
+                (place & 0xffff, place >> 16)
+            }
+            // A kernel without arguments does not say where they are: its bank ends where they would begin.
+            None => (u32::try_from(bank_0_section.sh_size).map_err(|_| bad)?, 0),
+        };
+        if u64::from(arguments_at) + u64::from(arguments_bytes) > bank_0_section.sh_size {
             return Err(bad);
         }
         if let Some(size) = of_kernel.find(id::CBANK_PARAM_SIZE)?

@@ -76,6 +76,40 @@ fn arguments_lie_where_the_parameter_info_says() {
     }
 }
 
+/// The compiler says nothing of where the arguments of a kernel are that takes none.
+#[test]
+fn a_kernel_without_arguments_is_one() {
+    const STOCK: [(u16, u32, &[u8]); 2] = [
+        (
+            86,
+            0x160,
+            include_bytes!("../../../../tests/conformance/kernels/nv/stock-sm_86.cubin"),
+        ),
+        (
+            120,
+            0x380,
+            include_bytes!("../../../../tests/conformance/kernels/nv/stock-sm_120.cubin"),
+        ),
+    ];
+    for (sm, begin, data) in STOCK {
+        let cubin = Cubin::parse(data).expect("a cubin");
+        let empty = cubin.kernel("empty").expect("a kernel");
+        assert_eq!((empty.arguments_at, empty.arguments_bytes), (begin, 0));
+        let mut slots = [ArgSlot::buffer(0); 4];
+        let layout = empty.layout(&mut slots).expect("a layout");
+        assert_eq!((layout.slots.len(), layout.size), (0, begin), "sm_{sm}");
+        // One that has arguments has them at the same place.
+        let fill = cubin.kernel("fill").expect("a kernel");
+        assert_eq!((fill.arguments_at, fill.arguments_bytes), (begin, 16));
+        let layout = fill.layout(&mut slots).expect("a layout");
+        assert_eq!(
+            (layout.slots.len(), layout.size),
+            (3, begin + 16),
+            "sm_{sm}"
+        );
+    }
+}
+
 #[test]
 fn variables_are_in_the_image_and_pointers_point_at_them() {
     for (sm, data) in MANY {
