@@ -360,6 +360,7 @@ fn correct_exec(device: &Device, op: &Json, words: &mut [u32]) {
     const LOAD_STATE: u32 = 0x7034_8003;
     const SIXTEEN_TEXTURES: u32 = 0x0416_4000;
     const NDRANGE: u32 = 0x40b9_908c;
+    const CS_CNTL_0: u32 = 0x48b9_9702;
     let (p, derived) = (&op["program"], &op["program"]["derived"]);
     let need = PrivateNeed::new(device.chip(), number32(&p["private_mem"])).expect("a need");
     for at in 0..words.len() {
@@ -394,6 +395,15 @@ fn correct_exec(device: &Device, op: &Json, words: &mut [u32]) {
                 if textures > 16 {
                     words[at + 1] += (textures - 16) << 22;
                     Known::Textures.seen();
+                }
+            }
+            CS_CNTL_0 => {
+                let constant = number32(&p["wg_size_const"]);
+                assert_eq!(words[at + 1] >> 8 & 0xff, constant);
+                if constant != 0xfc {
+                    words[at + 1] |= 0xff00;
+                    words[at + 1] &= !0x0300;
+                    Known::SizeRegister.seen();
                 }
             }
             NDRANGE if list(&op["global_size"])[0]["float"].is_string() => {

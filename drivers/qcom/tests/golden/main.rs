@@ -31,9 +31,11 @@ pub(crate) enum Known {
     HighValue,
     /// A number of groups that is none is rounded.
     Fraction,
+    /// The number of the constant that holds the work-group's size is given as that of a register, which is to be r48 or higher.
+    SizeRegister,
 }
 
-static SEEN: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
+static SEEN: [AtomicUsize; 7] = [const { AtomicUsize::new(0) }; 7];
 
 impl Known {
     pub(crate) fn seen(self) {
@@ -76,6 +78,7 @@ fn golden() {
         Known::Textures,
         Known::HighValue,
         Known::Fraction,
+        Known::SizeRegister,
     ]
     .iter()
     .zip(&SEEN)

@@ -370,7 +370,8 @@ fn dispatch(t: &mut Template, kernel: &Kernel) -> [Option<usize>; 2] {
             group_size,
             local_id,
         } => {
-            let ids = u32::from_le_bytes([group_id, group_size, NO_REGISTER, local_id]);
+            // The size is among the constants. WGSIZECONSTID would be a register, from r48 on, that takes it.
+            let ids = u32::from_le_bytes([group_id, NO_REGISTER, NO_REGISTER, local_id]);
             let thread_size = if kernel.double_waves {
                 CNTL_1_THREAD_SIZE_128
             } else {
