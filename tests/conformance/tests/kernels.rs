@@ -53,6 +53,39 @@ fn amd_objects_are_what_clang_makes_of_their_source() {
     assert_eq!(compared, 7);
 }
 
+/// The assembler that the cubins were built with.
+const PTXAS: &str = "V12.9.86";
+
+#[test]
+fn nv_cubins_are_what_ptxas_makes_of_their_source() {
+    let says = |program: &str, wanted: &str| {
+        let output = Command::new(program).arg("--version").output();
+        let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+        text.unwrap_or_default().contains(wanted)
+    };
+    let ptxas = std::env::var("PTXAS").unwrap_or_else(|_| "ptxas".into());
+    if !says(CLANG, VERSION) || !says(&ptxas, PTXAS) {
+        eprintln!("skipped: {VERSION} and ptxas {PTXAS} (in PTXAS, or in the path) are not both here");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/nv");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nv-objects");
+    std::fs::create_dir_all(&out).expect("the folder for what tests write is there");
+    let built = Command::new("sh")
+        .arg(folder.join("build.sh"))
+        .arg(&out)
+        .output()
+        .expect("there is a shell");
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{said}");
+    for arch in ["sm_86", "sm_89", "sm_90", "sm_120"] {
+        let name = format!("stock-{arch}.cubin");
+        let kept = std::fs::read(folder.join(&name)).expect("it is readable");
+        let made = std::fs::read(out.join(&name)).expect("it was built");
+        assert!(kept == made, "{name} is another file when built");
+    }
+}
+
 #[test]
 fn adreno_programs_are_what_ir3_makes_of_their_source() {
     let python = |args: &[&str]| Command::new("python3").args(args).output();

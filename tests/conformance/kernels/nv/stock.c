@@ -94,3 +94,15 @@ KERNEL spin(GLOBAL u32 *out, u32 turns, u32 seed) {
   for (u32 i = 0; i < turns; i++) x = x * 1664525 + 1013904223;
   out[g] = x;
 }
+
+/* The programs of examples/gpu. */
+
+KERNEL vadd(GLOBAL float *out, const GLOBAL float *a, const GLOBAL float *b) {
+  u32 i = item();
+  out[i] = a[i] + b[i];
+}
+
+KERNEL saxpy(GLOBAL float *y, const GLOBAL float *x, float alpha, i32 n, u64 off) {
+  u32 i = item();
+  if ((i32)i < n) y[i + off] = __builtin_fmaf(alpha, x[i], y[i + off]);
+}
