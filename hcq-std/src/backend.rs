@@ -16,7 +16,7 @@ use hcq_nostd::patch::PatchList;
 use hcq_nostd::queue::{SignalAt, WriteWidth};
 use hcq_nostd::record::{Block, RecordError};
 use hcq_nostd::signal::Width;
-use hcq_nostd::value::Value;
+use hcq_nostd::value::{Value, Var};
 
 use crate::Error;
 use crate::arg::Grid;
@@ -121,6 +121,14 @@ pub(crate) trait Code: Send + Sync {
     /// The same with arguments that the caller knows, for programs that do not say them.
     fn kernel_as(&self, symbol: &str, _arguments: &[ArgInfo]) -> Result<Option<Found>, Error> {
         self.kernel(symbol)
+    }
+    /// The code object as it was loaded; nothing for programs that cannot be stored.
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+    /// Where its image is: what the variable of a [relocatable](Backend::relocatable) program stands for.
+    fn base(&self) -> u64 {
+        0
     }
 }
 
@@ -271,6 +279,17 @@ pub(crate) trait Backend: Send + Sync {
     fn prepare(&self, _source: Source) -> Result<Option<Prepared>, Error> {
         Ok(None)
     }
+    /// The same program for code that lies at this variable when it is launched: the image of its code object
+    /// ([`Code::base`]), or the function's entry. `None` if this device has no such programs.
+    fn relocatable(&self, _program: &Prepared, _code: Var) -> Result<Option<Prepared>, Error> {
+        Ok(None)
+    }
+    /// What a function of this process is entered by; `None` for programs that are none.
+    fn entry(&self, _program: &Prepared) -> Option<u64> {
+        None
+    }
+    /// Driver, chip, and version of what stands beside words, for graphs that are stored.
+    fn target(&self) -> (&'static str, String, u32);
     /// The program is not launched any more.
     fn retire(&self, _program: &Prepared) {}
     /// Sees to what a program needs before it is launched on a queue. `false` if that takes an idle device, and it is

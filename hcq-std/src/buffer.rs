@@ -230,6 +230,29 @@ impl<T> View<T> {
     }
 }
 
+/// Bytes of memory, when its device is idle.
+pub(crate) fn bytes_of(
+    inner: &Arc<Inner>,
+    allocation: &Arc<Allocation>,
+    offset: usize,
+    len: usize,
+) -> Result<Vec<u8>, Error> {
+    let view: View<u8> = View {
+        inner: Arc::clone(inner),
+        allocation: Arc::clone(allocation),
+        offset,
+        len,
+        element: PhantomData,
+    };
+    if offset
+        .checked_add(len)
+        .is_none_or(|end| end > allocation.len())
+    {
+        return Err(Error::Internal("bytes beyond their memory"));
+    }
+    view.to_vec()
+}
+
 impl<T: Element> View<T> {
     /// Copies elements in, as many as the view has. See [`View`] for when.
     ///

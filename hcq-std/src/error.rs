@@ -358,6 +358,17 @@ pub enum Error {
         /// The same with names.
         what: String,
     },
+    /// A graph was not stored.
+    #[error("the graph cannot be stored: {0}")]
+    Image(hcq_nostd::image::WriteError),
+    /// A stored graph that cannot be used.
+    #[error("the stored graph cannot be used: {source}{what}", what = behind(what))]
+    Stored {
+        /// Why not.
+        source: hcq_nostd::image::LoadError,
+        /// The same with names.
+        what: String,
+    },
     /// A graph was not launched.
     #[error("the graph was not launched: {0}")]
     Launch(hcq_nostd::graph::LaunchError),

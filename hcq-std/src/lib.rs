@@ -207,8 +207,8 @@ pub use crate::candidates::{Attempt, Candidate, devices, devices_on};
 pub use crate::device::{Device, TimelineInfo};
 pub use crate::error::Error;
 pub use crate::graph::{
-    Graph, GraphBuilder, GraphOptions, GraphProfile, GraphSpan, GraphStats, Input, Node, Number,
-    Param, QueueUse, Ran, Run,
+    BufferRole, Graph, GraphBuilder, GraphOptions, GraphProfile, GraphSpan, GraphStats, Input,
+    Node, Number, Param, QueueUse, Ran, Replay, Run, StoredBuffer,
 };
 pub use crate::info::DeviceInfo;
 pub use crate::options::Options;

@@ -4,6 +4,7 @@
     reason = "loads shared objects and takes functions from them"
 )]
 
+use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -160,6 +161,14 @@ impl Module {
                 };
                 Kernel::new(&self.inner, symbol, found, Some(Arc::clone(&self.loaded)))
             }
+        }
+    }
+
+    /// Where a code object's image is; `None` for shared objects.
+    pub(crate) fn base(&self) -> Option<u64> {
+        match &self.loaded.form {
+            Form::Code(code) => Some(code.base()),
+            Form::Object(..) => None,
         }
     }
 
@@ -344,7 +353,59 @@ fn function(
     })
 }
 
+/// A program's code for a stored graph.
+pub(crate) struct Stored<'k> {
+    /// Which program it is: kernels of one module have the same.
+    pub(crate) key: usize,
+    pub(crate) bytes: Cow<'k, [u8]>,
+    pub(crate) name: String,
+    /// A shared object, whose kernels are found by name.
+    pub(crate) by_name: bool,
+}
+
 impl Kernel {
+    /// What a function of this process is entered by.
+    pub(crate) fn entry(&self) -> Option<u64> {
+        let kernel = &self.kernel;
+        kernel.heap.backend().entry(&kernel.program)
+    }
+
+    /// What it was loaded from.
+    pub(crate) fn stored(&self) -> Result<Stored<'_>, Error> {
+        let name = self.name();
+        let Some(module) = &self.kernel.module else {
+            return Err(Error::Program {
+                what: format!("kernel {name}"),
+                reason: "it is a function of this process, which cannot be stored; load it from a shared object".into(),
+            });
+        };
+        let key = Arc::as_ptr(module).addr();
+        let file = module
+            .path
+            .file_name()
+            .map_or(String::new(), |n| n.to_string_lossy().into_owned());
+        Ok(match &module.form {
+            Form::Code(code) => Stored {
+                key,
+                bytes: code.bytes().into(),
+                name: file,
+                by_name: false,
+            },
+            Form::Object(..) => Stored {
+                key,
+                bytes: std::fs::read(&module.path)
+                    .map_err(|e| Error::File {
+                        operation: "reading",
+                        path: module.path.clone(),
+                        reason: io_reason(&e),
+                    })?
+                    .into(),
+                name: file,
+                by_name: true,
+            },
+        })
+    }
+
     fn new(
         inner: &Arc<Inner>,
         name: &str,

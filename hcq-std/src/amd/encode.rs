@@ -183,7 +183,7 @@ fn vendor<'w>(
     words: &'w mut [u32],
     mut list: PatchList<'w>,
 ) -> Encoded<'w> {
-    let Some(packet) = words.first_chunk_mut::<PACKET_WORDS>() else {
+    let Some(to) = words.first_chunk_mut::<PACKET_WORDS>() else {
         return Err(room(&list));
     };
     let (mut pm4_words, mut sites) = ([0; BESIDE_WORDS], [Site::EMPTY; SITES]);
@@ -198,9 +198,20 @@ fn vendor<'w>(
             block.value(&mut list, at, formula.of.into(), &formula, Operand::Data)?;
         }
     }
-    let address = block.device_address(0).ok_or(NO_BLOCK)?;
-    let run = aql::vendor::Pm4Ib::ordered(address.into(), n)?.words();
-    *packet = run.ok_or(NO_BLOCK)?;
+    let address = block.address(0).ok_or(NO_BLOCK)?;
+    let run = aql::vendor::Pm4Ib::ordered(address, n)?;
+    match run.words() {
+        Some(words) => *to = words,
+        None => {
+            // The packet is region 0, as the shell counts words.
+            let mut memory = [0u64; PACKET_BYTES / 8];
+            let mut region = Region::from_words(&mut memory, 0);
+            let mut packet =
+                Block::new(&mut region, RegionId(0), 0, PACKET_BYTES).map_err(|_| NO_BLOCK)?;
+            run.record(&mut list, &mut packet)?;
+            copy_packet(to, &memory);
+        }
+    }
     finish(list)
 }
 
@@ -274,12 +285,16 @@ fn dispatch<'w>(
         let (region, offset) = site.place();
         list.site(region, offset, &Formula { ..formula });
     }
-    for (to, pair) in packet.chunks_exact_mut(2).zip(memory) {
+    copy_packet(packet, &memory);
+    finish(list)
+}
+
+fn copy_packet(to: &mut [u32; PACKET_WORDS], from: &[u64; PACKET_BYTES / 8]) {
+    for (to, pair) in to.chunks_exact_mut(2).zip(from) {
         if let [low, high] = to {
             (*low, *high) = ((pair & 0xffff_ffff) as u32, (pair >> 32) as u32);
         }
     }
-    finish(list)
 }
 
 /// One packet; what the list lacks room for is asked for.

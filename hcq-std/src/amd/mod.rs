@@ -26,6 +26,7 @@ use hcq_nostd::mem::SharedWord;
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::record::{Block, RecordError};
 use hcq_nostd::signal::Width;
+use hcq_nostd::value::Var;
 
 use self::memory::Table;
 use self::port::AmdPort;
@@ -258,6 +259,18 @@ impl Backend for Amd {
     fn load(&self, bytes: &[u8], allocate: AllocateCode<'_>) -> Result<Box<dyn Code>, Error> {
         let loaded = program::Loaded::new(self.target, bytes, allocate)?;
         Ok(Box::new(loaded))
+    }
+
+    fn relocatable(&self, program: &Prepared, code: Var) -> Result<Option<Prepared>, Error> {
+        let program = own(program).map_err(Error::record("exec"))?;
+        let relocatable = program.relocatable(&self.target, code)?;
+        Ok(Some(Arc::new(relocatable)))
+    }
+
+    fn target(&self) -> (&'static str, String, u32) {
+        // Words for rings of PM4 and of AQL packets, and for one XCC and several, are not the same.
+        let abi = 1 + u32::from(self.target.aql) + 2 * u32::from(self.target.device.xccs());
+        ("amd", self.info.target.clone(), abi)
     }
 
     fn ready(&self, program: &Prepared, queue: QueueId, is_idle: bool) -> Result<bool, Error> {

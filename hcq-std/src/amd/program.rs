@@ -9,13 +9,14 @@ use std::sync::{Arc, OnceLock};
 use hcq_amd::aql;
 use hcq_amd::code_object::{Argument, CodeObject, KernelMetadata, LoadError};
 use hcq_amd::device::Device;
-use hcq_amd::hidden::{Apertures, HiddenSlot};
+use hcq_amd::hidden::{Apertures, HiddenKind, HiddenSlot};
 use hcq_amd::kernel::{Arguments, Kernel, Properties};
 use hcq_amd::pm4;
 use hcq_amd::scratch::Scratch;
 use hcq_nostd::args::{ArgKind, ArgSlot};
 use hcq_nostd::queue::Program as _;
 use hcq_nostd::record::{Operand, RecordError};
+use hcq_nostd::value::Var;
 
 use super::scratch::{Block, lane_bytes};
 use crate::Error;
@@ -120,6 +121,14 @@ impl Code for Loaded {
         &self.names
     }
 
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn base(&self) -> u64 {
+        self.base
+    }
+
     fn kernel(&self, symbol: &str) -> Result<Option<Found>, Error> {
         if self
             .names
@@ -142,7 +151,8 @@ impl Code for Loaded {
         let kernel = kernel
             .kernel(self.target.device.chip(), self.base, Some(&metadata))
             .map_err(failed)?;
-        let (program, arguments) = AmdProgram::new(&self.target, &what, kernel, &metadata)?;
+        let (mut program, arguments) = AmdProgram::new(&self.target, &what, kernel, &metadata)?;
+        program.base = self.base;
         let has_needs = program.has_needs();
         Ok(Some(Found {
             program: Arc::new(program),
@@ -168,13 +178,15 @@ pub(super) struct Ready {
 pub(super) struct AmdProgram {
     what: String,
     kernel: Kernel,
+    /// Where the code object's image is.
+    base: u64,
     arguments: Arguments<'static>,
     kernargs: (usize, usize),
     /// For each queue, or for all in one.
     ready: Box<[OnceLock<Ready>]>,
     /// What the fields above borrow; dropped after them.
-    _slots: Lent<ArgSlot>,
-    _hidden: Lent<HiddenSlot>,
+    _slots: Arc<Lent<ArgSlot>>,
+    _hidden: Arc<Lent<HiddenSlot>>,
 }
 
 impl AmdProgram {
@@ -215,8 +227,9 @@ impl AmdProgram {
             arguments,
             kernargs: (0, 1),
             ready: Box::new([]),
-            _slots: slots,
-            _hidden: hidden,
+            base: 0,
+            _slots: Arc::new(slots),
+            _hidden: Arc::new(hidden),
         };
         // As far as it is not the scratch memory's address, what a queue makes of it shows now.
         let stand_in = program.stand_in(target)?;
@@ -288,6 +301,50 @@ impl AmdProgram {
             let program = pm4::Program::new(device, kernel, self.arguments, scratch, 0);
             Packets::Pm4(Box::new(program.map_err(failed)?.with_apertures(apertures)))
         })
+    }
+
+    /// The same for code that lies at this variable.
+    pub(super) fn relocatable(&self, target: &Target, code: Var) -> Result<Self, Error> {
+        let refuse = |reason: &str| Err(refused(&self.what, reason));
+        if self.lanes() > 0 {
+            return refuse(
+                "it has private memory, whose place is the machine's that it runs on; stored graphs have none",
+            );
+        }
+        let queue = |h: &HiddenSlot| h.kind == HiddenKind::QueuePtr;
+        if self.arguments.hidden.iter().any(queue) {
+            return refuse("it asks for the address of its queue; stored graphs have none");
+        }
+        let relative = |address: u64| {
+            let offset = address.checked_sub(self.base);
+            offset.ok_or(Error::Internal("a kernel before its code object"))
+        };
+        let kernel = Kernel {
+            entry: relative(self.kernel.entry)?,
+            object: relative(self.kernel.object)?,
+            ..self.kernel
+        };
+        let mut program = Self {
+            what: self.what.clone(),
+            kernel,
+            base: 0,
+            arguments: self.arguments,
+            kernargs: self.kernargs,
+            ready: Box::new([]),
+            _slots: Arc::clone(&self._slots),
+            _hidden: Arc::clone(&self._hidden),
+        };
+        let packets = match program.packets(target, &Scratch::NONE, 0)? {
+            Packets::Pm4(p) => Packets::Pm4(Box::new(p.based_on(code))),
+            Packets::Aql(p) => Packets::Aql(Box::new(p.based_on(code))),
+        };
+        let slot = OnceLock::new();
+        let _ = slot.set(Ready {
+            packets,
+            _scratch: None,
+        });
+        program.ready = Box::new([slot]);
+        Ok(program)
     }
 
     /// Whether queues prepare it one by one.

@@ -29,6 +29,7 @@ use hcq_nostd::queue::{ComputeQueue, CopyQueue, Launch, Program as _, Queue};
 use hcq_nostd::record::{Block, Operand, RecordError};
 use hcq_nostd::ring::Ring;
 use hcq_nostd::signal::Width;
+use hcq_nostd::value::Var;
 
 use self::memory::Space;
 use crate::backend::{
@@ -413,13 +414,19 @@ impl Port for CpuPort {
 struct CpuProgram {
     entry: u64,
     layout: Option<Layout>,
+    /// Its entry, if it is known at launch only.
+    at: Option<Var>,
 }
 
 impl CpuProgram {
     fn as_program(&self) -> Program<'_> {
-        match &self.layout {
+        let program = match self.at {
             None => Program::new(self.entry),
-            Some(l) => Program::new(self.entry).with_layout(ArgLayout {
+            Some(at) => Program::new(0).entered_at(at),
+        };
+        match &self.layout {
+            None => program,
+            Some(l) => program.with_layout(ArgLayout {
                 slots: &l.slots,
                 size: l.size,
                 align: l.align,
@@ -488,11 +495,31 @@ impl Backend for Cpu {
         Ok(Some(Arc::new(CpuProgram {
             entry: self.shared.space.register(entry),
             layout,
+            at: None,
         })))
     }
 
+    fn relocatable(&self, program: &Prepared, code: Var) -> Result<Option<Prepared>, Error> {
+        let program = own(program).map_err(Error::record("exec"))?;
+        Ok(Some(Arc::new(CpuProgram {
+            entry: 0,
+            layout: program.layout.clone(),
+            at: Some(code),
+        })))
+    }
+
+    fn entry(&self, program: &Prepared) -> Option<u64> {
+        own(program).ok().map(|p| p.entry)
+    }
+
+    fn target(&self) -> (&'static str, String, u32) {
+        ("cpu", self.info.target.clone(), 1)
+    }
+
     fn retire(&self, program: &Prepared) {
-        if let Ok(program) = own(program) {
+        if let Ok(program) = own(program)
+            && program.at.is_none()
+        {
             self.shared.space.unregister(program.entry);
         }
     }

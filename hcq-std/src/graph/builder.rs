@@ -9,6 +9,7 @@ use hcq_nostd::args::Arg as CoreArg;
 use hcq_nostd::plan::{Access, Action, Engine, Mode};
 use hcq_nostd::value::{Value, Var};
 
+use super::image::Described;
 use super::{Graph, GraphOptions};
 use crate::arg::{Arg, Grid, scalar_type};
 use crate::buffer::{Element, Span, View};
@@ -285,6 +286,9 @@ pub struct GraphBuilder {
     pub(super) drafts: Vec<Draft>,
     /// Variables' first values; those of inputs are filled in when the graph is built.
     pub(super) values: Vec<u64>,
+    /// What an image says of bases, and of numbers: their names and bytes.
+    pub(super) described: BTreeMap<u32, Described>,
+    pub(super) named: BTreeMap<u32, (String, u8)>,
 }
 
 impl std::fmt::Debug for GraphBuilder {
@@ -332,6 +336,8 @@ impl GraphBuilder {
             accesses: Vec::new(),
             drafts: Vec::new(),
             values: Vec::new(),
+            described: BTreeMap::new(),
+            named: BTreeMap::new(),
         })
     }
 
@@ -537,7 +543,7 @@ impl GraphBuilder {
         self.push(action, what, &accesses)
     }
 
-    fn span(&mut self, span: GraphSpan<'_>, mode: Mode) -> Result<Access, Error> {
+    pub(super) fn span(&mut self, span: GraphSpan<'_>, mode: Mode) -> Result<Access, Error> {
         let (allocation, offset, len) = match span.0 {
             Of::Memory(span) => {
                 if mode == Mode::Write && !span.allocation.is_writable() {

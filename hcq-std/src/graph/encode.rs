@@ -7,7 +7,7 @@ use hcq_nostd::args::Arg;
 use hcq_nostd::graph::{Command, Encode, QueueAt, QueueMemory};
 use hcq_nostd::patch::{BuildError, Derived, PatchList, PatchRoom, RegionId, Site};
 use hcq_nostd::plan::Engine;
-use hcq_nostd::queue::WriteWidth;
+use hcq_nostd::queue::{SignalAt, WriteWidth};
 use hcq_nostd::record::{Block, Operand, RecordError};
 use hcq_nostd::value::{Affine, Value, Var};
 
@@ -41,14 +41,17 @@ struct Scratch {
 pub(super) struct Drivers<'d> {
     devices: &'d [Arc<Inner>],
     scratch: RefCell<Scratch>,
+    /// Hosts are not woken by the words, since how that is done is the machine's that they were recorded on.
+    quiet: bool,
     /// For each queue, where its words can be cut when they are run by reference.
     cuts: RefCell<Vec<Vec<usize>>>,
 }
 
 impl<'d> Drivers<'d> {
-    pub(super) fn new(devices: &'d [Arc<Inner>], queues: usize) -> Self {
+    pub(super) fn new(devices: &'d [Arc<Inner>], queues: usize, quiet: bool) -> Self {
         Self {
             devices,
+            quiet,
             scratch: RefCell::new(Scratch {
                 words: vec![0; WORDS],
                 sites: vec![Site::EMPTY; 64],
@@ -125,6 +128,8 @@ impl Encode for Drivers<'_> {
                 self.plain(backend, queue, id, &Own::Wait(signal, value))
             }
             Command::Signal(signal, value) => {
+                let notify = signal.notify && !self.quiet;
+                let signal = SignalAt { notify, ..signal };
                 self.plain(backend, queue, id, &Own::Signal(signal, value))
             }
             Command::Timestamp(signal) => self.plain(backend, queue, id, &Own::Timestamp(signal)),

@@ -220,7 +220,7 @@ impl Launcher<'_> {
             let device = usize::from(queue.device());
             let core = locked.iter_mut().find(|(d, _)| *d == device);
             let Some((_, core)) = core else { continue };
-            match core.port.room(feed.id, feed.body(), &[]) {
+            match core.port.room(feed.id, feed.body(), &feed.end) {
                 Ok(()) => {}
                 Err(PushError::Full { need, free, get }) => {
                     return Ok(Err(Blocked::Ring {
@@ -267,7 +267,7 @@ impl Launcher<'_> {
                 read.map_err(|_| Error::Internal("a graph's words do not fit"))?;
                 *current = true;
             }
-            let pushed = core.port.push(feed.id, feed.body(), &[]);
+            let pushed = core.port.push(feed.id, feed.body(), &feed.end);
             pushed.map_err(|e| refused(e, feed))
         });
         if let Err(e) = submitted {

@@ -4,6 +4,7 @@
     reason = "makes regions of memory that it owns, and keeps who borrows them"
 )]
 
+use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -13,15 +14,16 @@ use hcq_nostd::graph::{
     QueueRecord, Records, Scratch, Spec, WorkRecord,
 };
 use hcq_nostd::mem::{Region, SharedWords};
-use hcq_nostd::patch::{Derived, Site};
+use hcq_nostd::patch::{Derived, PatchList, Site};
+use hcq_nostd::queue::SignalAt;
 use hcq_nostd::timeline::Point;
-use hcq_nostd::value::Value;
+use hcq_nostd::value::{Value, Var};
 
 use super::builder::{GraphBuilder, OwnedArg, What};
 use super::encode::{Drivers, Program};
 use super::plan::{GraphPlan, kind, seen_by};
 use crate::Error;
-use crate::backend::{Piece, Purpose, QueueId};
+use crate::backend::{Command, Piece, Prepared, Purpose, QueueId};
 use crate::heap::Allocation;
 use crate::inner::Inner;
 use crate::lent::Lent;
@@ -42,6 +44,8 @@ pub(super) enum Submission {
 pub(super) struct Feed {
     pub(super) id: QueueId,
     pub(super) submission: Submission,
+    /// Words behind them in the ring that wake hosts, if those of the graph do not.
+    pub(super) end: Box<[u32]>,
 }
 
 /// A graph in memory.
@@ -54,7 +58,7 @@ pub(super) struct Home {
     _regions: Lent<Region<'static>>,
     _state: Lent<u64>,
     _points: Lent<Point>,
-    _records: Kept,
+    _kept: Box<dyn Any + Send + Sync>,
     /// Words of queues that the host puts into rings.
     _host: Vec<Lent<u64>>,
 }
@@ -171,13 +175,60 @@ pub(super) struct Recipe<'a> {
     plan: &'a GraphPlan,
     programs: Vec<Option<Program>>,
     args: Vec<Vec<Arg<'a>>>,
+    /// Addresses of all bases, if they are numbers or variables whatever the instance.
+    addresses: Vec<Value>,
+    variables: u32,
     largest_block: usize,
 }
 
+/// What is made of a recording: places for the regions that were measured, and the graph.
+type Placing<'p> = dyn FnMut(&Records<'static>, &graph::Sizes) -> Result<Places, Error> + 'p;
+
 impl<'a> Recipe<'a> {
+    /// For instances in memory that is there when they are recorded.
     pub(super) fn new(builder: &'a GraphBuilder, plan: &'a GraphPlan) -> Result<Self, Error> {
+        let mut addresses: Vec<Value> = Vec::new();
+        for base in &builder.bases {
+            let input = base.input.and_then(|i| builder.inputs.get(i));
+            addresses.push(match input {
+                Some(input) => input.var.into(),
+                None => base.memory.address().into(),
+            });
+        }
+        let variables = u32::try_from(builder.values.len()).unwrap_or(u32::MAX);
+        let own = |kernel: &crate::program::Kernel, _| Some(Arc::clone(&kernel.kernel.program));
+        let recipe = Self::with(builder, plan, addresses, variables, own)?;
+        recipe.make_ready()?;
+        Ok(recipe)
+    }
+
+    /// For any place: a variable for each base and one for what copies go through, and a program for each kernel.
+    pub(super) fn anywhere(
+        builder: &'a GraphBuilder,
+        plan: &'a GraphPlan,
+        bases: &[Var],
+        programs: &[Option<Prepared>],
+        variables: u32,
+    ) -> Result<Self, Error> {
+        let mut addresses: Vec<Value> = bases.iter().map(|&b| b.into()).collect();
+        for input in &builder.inputs {
+            if let Some(to) = addresses.get_mut(input.base as usize) {
+                *to = input.var.into();
+            }
+        }
+        let own = |_: &crate::program::Kernel, node: usize| programs.get(node).cloned().flatten();
+        Self::with(builder, plan, addresses, variables, own)
+    }
+
+    fn with(
+        builder: &'a GraphBuilder,
+        plan: &'a GraphPlan,
+        addresses: Vec<Value>,
+        variables: u32,
+        program: impl Fn(&crate::program::Kernel, usize) -> Option<Prepared>,
+    ) -> Result<Self, Error> {
         let (mut programs, mut args, mut largest_block) = (Vec::new(), Vec::new(), 0);
-        for draft in &builder.drafts {
+        for (node, draft) in builder.drafts.iter().enumerate() {
             let What::Exec {
                 kernel,
                 args: owned,
@@ -194,27 +245,26 @@ impl<'a> Recipe<'a> {
                 .iter()
                 .position(|d| Arc::ptr_eq(&d.heap, heap));
             let device = device.ok_or(Error::OtherDevice { what: "kernel" })?;
-            let core: Vec<Arg<'a>> = owned.iter().map(|a| argument(builder, a)).collect();
+            let core: Vec<Arg<'a>> = owned.iter().map(|a| argument(&addresses, a)).collect();
+            let prepared = program(kernel, node);
+            let prepared = prepared.ok_or(Error::Internal("a kernel has no program"))?;
             if let Some(d) = builder.devices.get(device) {
-                let block = d.backend.kernargs(&kernel.kernel.program, &core);
+                let block = d.backend.kernargs(&prepared, &core);
                 let (bytes, align) = block.map_err(Error::record("exec"))?;
                 largest_block = largest_block.max(bytes.max(align));
             }
-            programs.push(Some(Program {
-                device,
-                prepared: Arc::clone(&kernel.kernel.program),
-            }));
+            programs.push(Some(Program { device, prepared }));
             args.push(core);
         }
-        let recipe = Self {
+        Ok(Self {
             builder,
             plan,
             programs,
             args,
+            addresses,
+            variables,
             largest_block,
-        };
-        recipe.make_ready()?;
-        Ok(recipe)
+        })
     }
 
     /// Sees to what programs need on the queues that they are planned on.
@@ -259,39 +309,64 @@ impl<'a> Recipe<'a> {
 
     /// Records the graph for memory of a new instance.
     pub(super) fn instance(&self) -> Result<Home, Error> {
-        let plan = self.plan;
-        let devices = &self.builder.devices;
-        let queues: Vec<_> = plan.plan.queues().collect();
-        let drivers = Drivers::new(devices, queues.len());
-        let nodes = self.nodes();
-        let stage = match usize::try_from(plan.stage_bytes) {
-            Ok(0) => Vec::new(),
-            Ok(bytes) => common(devices, bytes, Purpose::Exchange)?,
-            Err(_) => {
-                return Err(Error::TooLarge {
-                    what: "bytes of copies through the host",
-                    size: plan.stage_bytes,
-                    most: isize::MAX as u64,
-                });
-            }
-        };
-        let mut addresses: Vec<Value> = Vec::new();
-        for base in &self.builder.bases {
-            let input = base.input.and_then(|i| self.builder.inputs.get(i));
-            addresses.push(match input {
-                Some(input) => input.var.into(),
-                None => base.memory.address().into(),
-            });
-        }
+        let (plan, devices) = (self.plan, &self.builder.devices);
+        let stage = stage(devices, plan.stage_bytes)?;
+        let mut addresses = self.addresses.clone();
         addresses.push(stage.first().map_or(0, |s| s.address()).into());
+        let mut found = None;
+        let mut placing = |records: &Records<'static>, sizes: &graph::Sizes| {
+            let signals = signals(devices, sizes.signals)?;
+            let first = signals
+                .first()
+                .ok_or(Error::Internal("a graph has no device"))?;
+            let layout = Layout::new(devices, records.queues, records.devices)?;
+            let places = Places {
+                signals: first.address(),
+                ..layout.places(records)
+            };
+            found = Some((signals, layout));
+            Ok(places)
+        };
+        let (core, kept, drivers) = self.record(&addresses, Some(&mut placing))?;
+        let (signals, layout) = found.ok_or(Error::Internal("a graph has no place"))?;
+        let cuts = |queue| drivers.cuts(queue);
+        Home::new(
+            core,
+            Box::new(kept),
+            layout,
+            (signals, stage),
+            &cuts,
+            devices,
+        )
+    }
 
+    /// Records the graph for any place, and gives it to be looked at.
+    pub(super) fn recorded<R>(
+        &self,
+        look: impl FnOnce(&Core<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let (core, _kept, _) = self.record(&self.addresses, None)?;
+        look(&core)
+    }
+
+    /// Plans become words: for the places that are given once it is known how much there is, or for any place.
+    fn record(
+        &self,
+        addresses: &[Value],
+        placing: Option<&mut Placing<'_>>,
+    ) -> Result<(Core<'static>, Kept, Drivers<'a>), Error> {
+        let plan = self.plan;
+        let devices: &'a [Arc<Inner>] = &self.builder.devices;
+        let queues = plan.plan.queues().len();
+        let drivers = Drivers::new(devices, queues, placing.is_none());
+        let nodes = self.nodes();
         let edges = plan.plan.explain().len();
         let mut devices_of = Lent::new(DeviceRecord::EMPTY, devices.len());
-        let mut queues_of = Lent::new(QueueRecord::EMPTY, queues.len());
+        let mut queues_of = Lent::new(QueueRecord::EMPTY, queues);
         let mut works_of = Lent::new(WorkRecord::EMPTY, plan.plan.works());
         let mut edges_of = Lent::new(0u32, edges);
         // SAFETY: lent once, like those below; who borrows it is dropped before it: on the way out of this function by the
-        // order of declaration, and in `Home` by that of the fields.
+        // order of declaration, and by who is given both.
         let devices_lent = unsafe { devices_of.lend() };
         // SAFETY: as above.
         let queues_lent = unsafe { queues_of.lend() };
@@ -305,61 +380,40 @@ impl<'a> Recipe<'a> {
             works: works_lent,
             edges: edges_lent,
         };
-        let variables = u32::try_from(self.builder.values.len()).unwrap_or(u32::MAX);
         plan.with_problem(|problem| {
-            let trial = Places::trial(queues.len(), devices.len());
-            let measured = {
-                let at = trial.addresses();
-                let spec = Spec {
-                    problem,
-                    addresses: &addresses,
-                    nodes: &nodes,
-                    variables,
-                    place: Place::At(&at),
-                };
-                self.measure(&spec, &drivers, &mut records)?
+            let spec = |place| Spec {
+                problem,
+                addresses,
+                nodes: &nodes,
+                variables: self.variables,
+                place,
             };
-            let signals = common(
-                devices,
-                (measured.signals * 16).next_multiple_of(64).max(64),
-                Purpose::Signals,
-            )?;
-            let first = signals
-                .first()
-                .ok_or(Error::Internal("a graph has no device"))?;
-            let layout = Layout::new(devices, &queues, &records)?;
-            let places = Places {
-                signals: first.address(),
-                ..layout.places(&records)
+            let trial = Places::trial(queues, devices.len());
+            let trial = trial.addresses();
+            let place = match placing {
+                Some(_) => Place::At(&trial),
+                None => Place::Anywhere,
             };
-
+            let measured = self.measure(&spec(place), &drivers, &mut records)?;
+            let places = match placing {
+                Some(placing) => Some(placing(&records, &measured)?),
+                None => None,
+            };
             let mut words = Lent::new(0u32, measured.words);
             let mut blocks = Lent::new(0u64, measured.blocks);
             let mut sites = vec![Site::EMPTY; measured.sites];
             let mut derived = vec![Derived::EMPTY; measured.derived];
-            let at = places.addresses();
-            let spec = Spec {
-                problem,
-                addresses: &addresses,
-                nodes: &nodes,
-                variables,
-                place: Place::At(&at),
-            };
+            let at = places.as_ref().map(Places::addresses);
+            let place = at.as_ref().map_or(Place::Anywhere, Place::At);
             // SAFETY: as above.
             let words_lent = unsafe { words.lend() };
             // SAFETY: as above.
             let blocks_lent = unsafe { blocks.lend() };
             let memory = (words_lent, blocks_lent);
             let kept = (&mut sites[..], &mut derived[..]);
-            let recorded = graph::record(
-                &spec,
-                &plan.plan,
-                &plan.steps,
-                &drivers,
-                records,
-                memory,
-                kept,
-            );
+            let (made, steps) = (&plan.plan, &plan.steps);
+            let recorded =
+                graph::record(&spec(place), made, steps, &drivers, records, memory, kept);
             let mut recorded = recorded.map_err(graph_error)?;
             let mut sizes = vec![0; measured.regions];
             let need = recorded.table_words(&mut sizes).map_err(graph_error)?;
@@ -376,8 +430,9 @@ impl<'a> Recipe<'a> {
                 _blocks: blocks,
                 _table: table,
             };
-            Home::new(core, records, layout, signals, stage, &drivers, devices)
+            Ok((core, records))
         })
+        .map(|(core, kept)| (core, kept, drivers))
     }
 
     /// Counts, with as much scratch memory as a command takes.
@@ -416,15 +471,44 @@ impl<'a> Recipe<'a> {
     }
 }
 
-fn argument<'a>(builder: &GraphBuilder, arg: &'a OwnedArg) -> Arg<'a> {
+/// What copies cross through, if there are any, as every device sees it.
+pub(super) fn stage(devices: &[Arc<Inner>], bytes: u64) -> Result<Vec<Arc<Allocation>>, Error> {
+    match usize::try_from(bytes) {
+        Ok(0) => Ok(Vec::new()),
+        Ok(bytes) => common(devices, bytes, Purpose::Exchange),
+        Err(_) => Err(Error::TooLarge {
+            what: "bytes of copies through the host",
+            size: bytes,
+            most: isize::MAX as u64,
+        }),
+    }
+}
+
+/// Words that wake a device's hosts, by way of a signal that nobody waits for.
+fn wake(device: &Arc<Inner>, id: QueueId, spare: u64) -> Result<Box<[u32]>, Error> {
+    let signal = SignalAt {
+        address: spare.into(),
+        notify: true,
+    };
+    let mut words = [0; 256];
+    let command = Command::Signal(signal, 1u64.into());
+    let list = PatchList::none();
+    let encoded = device.backend.encode(id, &command, None, &mut words, list);
+    let (n, _) = encoded.map_err(Error::record("signal"))?;
+    Ok(words.get(..n).unwrap_or_default().into())
+}
+
+/// Memory for so many signals and a spare one, as every device sees it.
+pub(super) fn signals(devices: &[Arc<Inner>], slots: usize) -> Result<Vec<Arc<Allocation>>, Error> {
+    let bytes = (slots * 16 + 16).next_multiple_of(64);
+    common(devices, bytes, Purpose::Signals)
+}
+
+fn argument<'a>(addresses: &[Value], arg: &'a OwnedArg) -> Arg<'a> {
     match arg {
         OwnedArg::Bytes { base, offset } => {
-            let base = builder.bases.get(*base as usize);
-            let address = base.map_or(Value::from(0u64), |b| {
-                let input = b.input.and_then(|i| builder.inputs.get(i));
-                input.map_or(b.memory.address().into(), |i| i.var.into())
-            });
-            Arg::Buffer(address + *offset)
+            let address = addresses.get(*base as usize);
+            Arg::Buffer(address.copied().unwrap_or(Value::from(0u64)) + *offset)
         }
         OwnedArg::Scalar { value, size } => Arg::Scalar {
             value: *value,
@@ -469,17 +553,17 @@ struct Part {
 }
 
 /// A block for each device, and what goes where.
-struct Layout {
+pub(super) struct Layout {
     blocks: Vec<Option<Arc<Allocation>>>,
     /// As the graph's regions: words, argument blocks, what is beside.
     parts: Vec<Part>,
 }
 
 impl Layout {
-    fn new(
+    pub(super) fn new(
         devices: &[Arc<Inner>],
-        queues: &[hcq_nostd::plan::PlanQueue],
-        records: &Records<'_>,
+        queues: &[QueueRecord],
+        parts_of: &[DeviceRecord],
     ) -> Result<Self, Error> {
         let mut ends = vec![0usize; devices.len()];
         let mut parts = Vec::new();
@@ -496,16 +580,16 @@ impl Layout {
                 host,
             });
         };
-        for (queue, record) in queues.iter().zip(records.queues.iter()) {
-            let device = usize::from(queue.device);
+        for record in queues {
+            let device = usize::from(record.device());
             let backend = devices.get(device).map(|d| &d.backend);
-            let kind = kind(queue.engine);
+            let kind = kind(record.engine());
             let align = backend.map_or(1, |b| b.reference_align(kind));
             let host = backend.is_some_and(|b| b.largest_part(kind).is_some());
             let words = (record.words() as usize).next_multiple_of(align);
             add(device, words * 4, host);
         }
-        for (device, record) in records.devices.iter().enumerate() {
+        for (device, record) in parts_of.iter().enumerate() {
             let align = record.kernargs_align() as usize;
             if align > ALIGN {
                 return Err(Error::Graph {
@@ -514,12 +598,9 @@ impl Layout {
             }
             add(device, record.kernargs_bytes() as usize, false);
         }
-        for (queue, record) in queues.iter().zip(records.queues.iter()) {
-            add(
-                usize::from(queue.device),
-                record.beside_bytes() as usize,
-                false,
-            );
+        for record in queues {
+            let bytes = record.beside_bytes() as usize;
+            add(usize::from(record.device()), bytes, false);
         }
         let mut blocks = Vec::new();
         for (device, &bytes) in devices.iter().zip(&ends) {
@@ -557,13 +638,25 @@ impl Home {
         self.instance.is_stuck()
     }
 
-    fn new(
+    /// Queues wait on the signals of a launch that got stuck, for ever or until a recovery: then everything of it stays.
+    pub(super) fn leave(&mut self) {
+        if self.is_stuck() {
+            let none = Memory {
+                _blocks: Vec::new(),
+                _signals: Vec::new(),
+                _stage: Vec::new(),
+            };
+            std::mem::forget(std::mem::replace(&mut self._memory, none));
+        }
+    }
+
+    /// Puts a graph into memory; `kept` is what it borrows, and `cuts` where a queue's words can be cut.
+    pub(super) fn new(
         core: Core<'static>,
-        records: Kept,
+        kept: Box<dyn Any + Send + Sync>,
         layout: Layout,
-        signals: Vec<Arc<Allocation>>,
-        stage: Vec<Arc<Allocation>>,
-        drivers: &Drivers<'_>,
+        (signals, stage): (Vec<Arc<Allocation>>, Vec<Arc<Allocation>>),
+        cuts: &dyn Fn(usize) -> Vec<usize>,
         devices: &[Arc<Inner>],
     ) -> Result<Self, Error> {
         let broken = |_| Error::Internal("a graph does not fit its memory");
@@ -645,13 +738,25 @@ impl Home {
                     current: false,
                 }
             } else {
-                let pieces = pieces(layout.address(part), words, &drivers.cuts(n));
+                let pieces = pieces(layout.address(part), words, &cuts(n));
                 Submission::Launch {
                     words: device.encode_launch(id, &pieces)?,
                     pieces,
                 }
             };
-            feeds.push(Feed { id, submission });
+            let mut queues = core.queues().iter();
+            let home = queues.position(|q| q.device() == queue.device() && q.words() > 0);
+            let end = if core.is_relocatable() && home == Some(n) {
+                let spare = first.address() + 16 * core.signal_slots() as u64;
+                wake(device, id, spare)?
+            } else {
+                Box::default()
+            };
+            feeds.push(Feed {
+                id,
+                submission,
+                end,
+            });
         }
         Ok(Self {
             instance,
@@ -664,7 +769,7 @@ impl Home {
             _regions: regions,
             _state: state,
             _points: points,
-            _records: records,
+            _kept: kept,
             _host: host,
         })
     }

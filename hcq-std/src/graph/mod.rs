@@ -2,10 +2,12 @@
 
 mod builder;
 mod encode;
+mod image;
 mod inputs;
 mod launch;
 mod memory;
 mod plan;
+mod replay;
 mod report;
 
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use hcq_nostd::graph::{Busy, Entry};
 use hcq_nostd::timeline::Point as CorePoint;
 
 pub use builder::{GraphBuilder, GraphSpan, Input, Node, Number, Param};
+pub use image::BufferRole;
+pub use replay::{Replay, StoredBuffer};
 pub use report::{GraphProfile, GraphStats, QueueUse, Ran};
 
 use self::inputs::Inputs;
@@ -452,11 +456,6 @@ impl Drop for Graph {
     fn drop(&mut self) {
         // Bounded; memory that is still in use is kept by the devices' timelines.
         let _ = self.wait();
-        for home in self.homes.drain(..) {
-            if home.is_stuck() {
-                // Queues wait on its signals for ever, or until a recovery: so everything stays.
-                std::mem::forget(home);
-            }
-        }
+        self.homes.iter_mut().for_each(Home::leave);
     }
 }

@@ -118,7 +118,7 @@ impl Graph {
     /// builder.write(&x, 5u32)?;
     /// builder.copy(&y, &x)?;
     /// let graph = builder.build(&GraphOptions::default())?;
-    /// assert!(graph.explain().contains("copy waits for write: read after write"), "{}", graph.explain());
+    /// assert!(graph.explain().contains("the end of cpu waits for copy: "), "{}", graph.explain());
     /// # Ok::<(), hcq_std::Error>(())
     /// ```
     pub fn explain(&self) -> String {

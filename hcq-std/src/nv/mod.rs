@@ -168,6 +168,10 @@ impl Nv {
 }
 
 impl Backend for Nv {
+    fn target(&self) -> (&'static str, String, u32) {
+        ("nv", self.info().target.clone(), 1)
+    }
+
     fn info(&self) -> &DeviceInfo {
         &self.info
     }

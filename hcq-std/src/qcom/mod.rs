@@ -305,6 +305,10 @@ impl Qcom {
 }
 
 impl Backend for Qcom {
+    fn target(&self) -> (&'static str, String, u32) {
+        ("qcom", self.info().target.clone(), 1)
+    }
+
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
