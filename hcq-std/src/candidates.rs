@@ -112,6 +112,43 @@ pub(crate) fn open(text: &str, options: &Options) -> Result<Opened, Error> {
     amd::open(&process, name.ordinal, name.aql, options)
 }
 
+/// Simulated machines by their text, for devices that are opened together.
+#[derive(Default)]
+pub(crate) struct Machines {
+    #[cfg(feature = "sim")]
+    known: std::collections::BTreeMap<String, Arc<dyn System>>,
+}
+
+impl Machines {
+    /// The options with the machine that a name asks for, the same for each name that asks for it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn options(&mut self, text: &str, options: &Options) -> Result<Options, Error> {
+        let name = Name::parse(text)?;
+        let Some(machine) = &name.machine else {
+            return Ok(options.clone());
+        };
+        if crate::sim::config_of(&*options.system).is_some() {
+            // The caller's own; opening says whether it will do.
+            return Ok(options.clone());
+        }
+        let key = machine.text();
+        let system = match self.known.get(&key) {
+            Some(system) => Arc::clone(system),
+            None => {
+                let system = crate::sim::machine(&key)?;
+                self.known.insert(key, Arc::clone(&system));
+                system
+            }
+        };
+        Ok(options.clone().system(system))
+    }
+
+    #[cfg(not(feature = "sim"))]
+    pub(crate) fn options(&mut self, _: &str, options: &Options) -> Result<Options, Error> {
+        Ok(options.clone())
+    }
+}
+
 /// The options with the machine that a name asks for: that of the options if it is one, else a new one.
 #[cfg(feature = "sim")]
 fn simulate(text: &str, machine: &name::Machine<'_>, options: &Options) -> Result<Options, Error> {

@@ -59,6 +59,30 @@ impl Device {
         })
     }
 
+    /// Opens several devices. Those of one simulated machine, whose names say the same of it, share one.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// use hcq_std::{Device, Options};
+    /// let names = ["sim:amd-gfx942:0,gpus=2", "sim:amd-gfx942:1,gpus=2", "cpu"];
+    /// let devices = Device::open_all(&names, &Options::default())?;
+    /// let data = devices[0].alloc_from(&[1u32, 2])?;
+    /// assert_eq!(data.share(&devices[1])?.to_vec()?, [1, 2]);
+    /// # }
+    /// # Ok::<(), hcq_std::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`open_with`](Self::open_with), of the first that cannot be opened.
+    pub fn open_all<N: AsRef<str>>(names: &[N], options: &Options) -> Result<Vec<Self>, Error> {
+        let mut machines = crate::candidates::Machines::default();
+        let open = |name: &N| {
+            let options = machines.options(name.as_ref(), options)?;
+            Self::open_with(name.as_ref(), &options)
+        };
+        names.iter().map(open).collect()
+    }
+
     /// The name that it was opened with.
     pub fn name(&self) -> &str {
         &self.inner.name

@@ -208,7 +208,7 @@ pub use crate::device::{Device, TimelineInfo};
 pub use crate::error::Error;
 pub use crate::graph::{
     BufferRole, Graph, GraphBuilder, GraphOptions, GraphProfile, GraphSpan, GraphStats, Input,
-    Node, Number, Param, QueueUse, Ran, Replay, Run, StoredBuffer,
+    Node, Number, Param, QueueUse, Ran, Replay, Run, StoredBuffer, Touch,
 };
 pub use crate::info::DeviceInfo;
 pub use crate::options::Options;

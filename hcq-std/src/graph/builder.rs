@@ -83,6 +83,17 @@ impl Draft {
     }
 }
 
+/// What a kernel does with the memory that an argument points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// What its signature says: it reads through pointers to `const`, and may write through all others.
+    AsSigned,
+    /// It only reads.
+    Reads,
+    /// It may read and write.
+    Writes,
+}
+
 /// A node of a graph, by its place in program order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node(pub(super) u32);
@@ -493,6 +504,26 @@ impl GraphBuilder {
         args: &[Arg<'_>],
         grid: Grid,
     ) -> Result<Node, Error> {
+        // SAFETY: this function's contract.
+        unsafe { self.exec_touching(kernel, args, grid, &[]) }
+    }
+
+    /// The same, where the caller says what the kernel does with its arguments, in their order; those that are not said are
+    /// taken from the signature.
+    ///
+    /// # Safety
+    /// As for [`exec`](Self::exec), with what is said here in the place of the signature.
+    ///
+    /// # Errors
+    /// As for [`exec`](Self::exec).
+    #[allow(unsafe_code, reason = "takes the caller's word for a kernel")]
+    pub unsafe fn exec_touching(
+        &mut self,
+        kernel: &Kernel,
+        args: &[Arg<'_>],
+        grid: Grid,
+        touches: &[Touch],
+    ) -> Result<Node, Error> {
         let heap = &kernel.kernel.heap;
         let device = self.devices.iter().position(|d| Arc::ptr_eq(&d.heap, heap));
         let device = device.ok_or(Error::OtherDevice { what: "kernel" })?;
@@ -513,9 +544,12 @@ impl GraphBuilder {
                         _ => return Err(no_buffer(kernel, index)),
                     };
                     let infos = kernel.arguments();
-                    let read_only = infos
-                        .and_then(|i| i.get(index))
-                        .is_some_and(|i| i.read_only);
+                    let signed = infos.and_then(|i| i.get(index));
+                    let read_only = match touches.get(index) {
+                        Some(Touch::Reads) => true,
+                        Some(Touch::Writes) => false,
+                        Some(Touch::AsSigned) | None => signed.is_some_and(|i| i.read_only),
+                    };
                     accesses.push(Access {
                         allocation: base,
                         offset,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use hcq_nostd::graph::{Busy, Entry};
 use hcq_nostd::timeline::Point as CorePoint;
 
-pub use builder::{GraphBuilder, GraphSpan, Input, Node, Number, Param};
+pub use builder::{GraphBuilder, GraphSpan, Input, Node, Number, Param, Touch};
 pub use image::BufferRole;
 pub use replay::{Replay, StoredBuffer};
 pub use report::{GraphProfile, GraphStats, QueueUse, Ran};

@@ -215,6 +215,29 @@ impl Graph {
         self.plan.plan.dot(label).to_string()
     }
 
+    /// When each task of the last launch of an instance began and ended as far as is known now, for those who watch it: 0 for
+    /// what has not happened. The graph was built to [profile](super::GraphOptions::profile); else there is nothing.
+    pub fn so_far(&self, run: &Run) -> Vec<Times> {
+        let Some(home) = self.homes.get(run.instance) else {
+            return Vec::new();
+        };
+        let core = home.instance.graph();
+        let time = |work: &hcq_nostd::graph::WorkRecord, slot: u32| {
+            let raw = home.instance.timestamp(slot).filter(|&t| t != 0)?;
+            let queue = core.queues().get(work.queue() as usize)?;
+            let device = self.devices.get(usize::from(queue.device()))?;
+            Some(device.backend.timestamp_ns(raw).max(1))
+        };
+        let all = core.works().iter().filter_map(|work| {
+            let (begin, end) = work.timestamps()?;
+            Some(Times {
+                start_ns: time(work, begin).unwrap_or(0),
+                end_ns: time(work, end).unwrap_or(0),
+            })
+        });
+        all.collect()
+    }
+
     /// When the tasks of a launch ran, if the graph was built to [profile](super::GraphOptions::profile).
     ///
     /// # Errors
