@@ -289,6 +289,7 @@ impl Patches {
         // They were numbered behind all variables that there can be; here they follow those that there are.
         let mut moved = Vec::with_capacity(made);
         for &one in &source.derived {
+            let one = one.renumbered(FIRST_DERIVED, &moved);
             moved.push(list.derive(one).map_err(failed)?);
         }
         for site in &source.filed {

@@ -506,6 +506,21 @@ impl Derived {
         })
     }
 
+    /// The same in another list, where the variable with number `first + n` is `to[n]`. Others keep their numbers.
+    ///
+    /// Variables that are derived from derived ones need it when a recording moves: what they are made of moves, too.
+    #[must_use]
+    pub fn renumbered(mut self, first: u32, to: &[Var]) -> Self {
+        let count = self.inputs().len();
+        for term in self.terms.iter_mut().take(count) {
+            let moved = term.var.checked_sub(first).and_then(|n| to.get(n as usize));
+            if let Some(var) = moved {
+                term.var = var.index();
+            }
+        }
+        self
+    }
+
     /// The terms in use; empty for a kind that does not exist.
     pub(super) fn inputs(&self) -> &[Term] {
         let shape = self.kind & Self::SHAPE;

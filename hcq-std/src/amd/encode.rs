@@ -263,8 +263,11 @@ fn dispatch<'w>(
         made = own.used();
     }
     let mut moved = [hcq_nostd::value::Var::new(0); DERIVED];
-    for (to, one) in moved.iter_mut().zip(derived.iter().take(made.derived)) {
-        *to = list.derive(*one)?;
+    for (n, one) in derived.iter().take(made.derived).enumerate() {
+        let (before, rest) = moved.split_at_mut(n);
+        if let Some(to) = rest.first_mut() {
+            *to = list.derive(one.renumbered(first_derived, before))?;
+        }
     }
     let filed = if e.args.is_empty() {
         &few[..]

@@ -284,8 +284,11 @@ impl Drivers<'_> {
             c.words(words);
             // Derived variables get their numbers here: another command may have made the same ones already.
             let mut moved = [Var::new(0); DERIVED];
-            for (to, one) in moved.iter_mut().zip(derived) {
-                *to = c.list().derive(*one)?;
+            for (n, one) in derived.iter().enumerate() {
+                let (before, rest) = moved.split_at_mut(n);
+                if let Some(to) = rest.first_mut() {
+                    *to = c.list().derive(one.renumbered(vars, before))?;
+                }
             }
             for site in filed {
                 let Some(mut formula) = site.formula() else {

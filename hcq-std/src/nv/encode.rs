@@ -170,8 +170,11 @@ fn exec<'w>(
         return Ok((len, list));
     }
     let mut moved = [hcq_nostd::value::Var::new(0); DERIVED];
-    for (to, one) in moved.iter_mut().zip(derived.iter().take(made.derived)) {
-        *to = list.derive(*one)?;
+    for (n, one) in derived.iter().take(made.derived).enumerate() {
+        let (before, rest) = moved.split_at_mut(n);
+        if let Some(to) = rest.first_mut() {
+            *to = list.derive(one.renumbered(first_derived, before))?;
+        }
     }
     for site in sites.iter().take(made.sites) {
         let Some(mut formula) = site.formula() else {

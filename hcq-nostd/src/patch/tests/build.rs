@@ -370,3 +370,39 @@ fn only_values_of_one_kind_take_a_derived_variable() {
         (PatchRoom::default(), 0, 0)
     );
 }
+
+/// A recording that moves takes along what derived variables are made of, derived ones too.
+#[test]
+fn derived_variables_of_derived_ones_move_to_another_list() {
+    let (mut sites, mut derived) = ([Site::EMPTY; 16], [Derived::EMPTY; 4]);
+    let mut list = PatchList::new(&mut sites, &mut derived);
+    let v: [Var; 3] = core::array::from_fn(|_| list.var().expect("few"));
+    let xy = list.product(v[0].into(), v[1].into()).expect("room");
+    let xyz = list.product(xy, v[2].into()).expect("room");
+    assert!(xyz.imm().is_none());
+    assert_eq!(list.used().derived, 2);
+
+    // There are more variables there, and one product has been made already.
+    let (mut more_sites, mut more) = ([Site::EMPTY; 16], [Derived::EMPTY; 4]);
+    let mut there = PatchList::new(&mut more_sites, &mut more);
+    let own: [Var; 7] = core::array::from_fn(|_| there.var().expect("few"));
+    let known = there.product(own[0].into(), own[1].into()).expect("room");
+    let first = there.derive(derived[0].renumbered(3, &[])).expect("room");
+    assert_eq!(Value::from(first), known, "the same product is found");
+    let second = there
+        .derive(derived[1].renumbered(3, &[first]))
+        .expect("room");
+
+    there.site(PLAIN, 0, &Formula::whole(second));
+    let bytes = built(&mut there, &[8]).expect("complete");
+    let mut state = vec![0; table(&bytes).state_words()];
+    let mut patcher = Patcher::new(table(&bytes), &mut state).expect("room");
+    for (n, var) in own.into_iter().enumerate() {
+        patcher.set(var, n as u64 + 2).expect("an input");
+    }
+    let mut memory = [0u64; 1];
+    patcher
+        .apply(&mut [crate::mem::Region::from_words(&mut memory, 0)])
+        .expect("it fits");
+    assert_eq!(memory, [2 * 3 * 4]);
+}
