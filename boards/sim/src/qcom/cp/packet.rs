@@ -532,7 +532,13 @@ pub(super) fn describe(level: usize, at: u64, words: &[u32]) -> String {
     for field in found.iter().flat_map(|layout| layout.fields) {
         if field.word < words.len() {
             let value = bits(words, field.word, field.high, field.low);
-            let _ = write!(text, "\n  {} = {value:#x}", field.name);
+            // Low words of addresses are shown as they are.
+            let shift = if field.high == 31 && field.low == 2 {
+                2
+            } else {
+                0
+            };
+            let _ = write!(text, "\n  {} = {:#x}", field.name, value << shift);
         }
     }
     if let Some(Header::Registers { first, .. }) = header {

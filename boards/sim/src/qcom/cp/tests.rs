@@ -1,4 +1,5 @@
 mod fuzz;
+mod golden;
 mod illegal;
 mod launches;
 mod order;
