@@ -154,6 +154,16 @@ impl Context {
         }
     }
 
+    /// Whether the fault of a copy queue says what was accessed, and where.
+    pub(crate) fn copy_faults_tell_address(&self) -> bool {
+        self.kind.is_none_or(Kind::copy_faults_tell_address)
+    }
+
+    /// Whether programs tell addresses from numbers in their arguments.
+    pub(crate) fn programs_tell_arguments(&self) -> bool {
+        self.kind.is_none_or(Kind::programs_tell_arguments)
+    }
+
     fn outlives_faults(&self) -> bool {
         self.kind.is_none_or(Kind::outlives_faults)
     }

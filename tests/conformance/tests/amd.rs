@@ -1,11 +1,11 @@
 //! The whole list on simulated AMD GPUs.
 
-use std::collections::HashSet;
-use std::io::Write;
-
 use hcq_conformance::kinds::{KINDS, Stock};
 use hcq_conformance::{Behaviour, Outcome, Runner, Verdict, behaviours};
 use hcq_std::{Device, Options};
+use lists::{peers, quick};
+
+mod lists;
 
 /// What these devices lack, or this machine: after a memory fault the kernel lets a process on the GPU no more, so there is
 /// no recovery from one.
@@ -20,58 +20,7 @@ const MAY_SKIP: [&str; 7] = [
 ];
 
 fn run_list(device: &str, list: &[Behaviour], options: Options) {
-    let mut outcomes = Vec::new();
-    let summary = Runner::new(device)
-        .list(list)
-        .options(options)
-        .run(&mut |outcome: &Outcome| {
-            println!("{outcome}");
-            outcomes.push(outcome.clone());
-        });
-    println!("{device}: {summary}");
-    let mut failed = Vec::new();
-    for outcome in &outcomes {
-        match &outcome.verdict {
-            Verdict::Passed => {}
-            Verdict::Failed { .. } => failed.push(outcome.to_string()),
-            Verdict::Skipped { .. } => {
-                // Past the test harness, which keeps what passing tests print to itself.
-                writeln!(std::io::stderr(), "{device}: {outcome}").expect("a line goes out");
-                let name = outcome.name();
-                let alone = name.starts_with("peer.") && missing_devices(outcome, device);
-                if !MAY_SKIP.contains(&name) && !alone {
-                    failed.push(format!("skipped without need: {outcome}"));
-                }
-            }
-        }
-    }
-    assert!(
-        failed.is_empty(),
-        "{device}: {summary}\n{}",
-        failed.join("\n")
-    );
-    let ran: HashSet<&str> = outcomes.iter().map(Outcome::name).collect();
-    let listed: HashSet<&str> = list.iter().map(|b| b.name).collect();
-    assert_eq!(ran, listed, "every behaviour listed is reported");
-}
-
-/// Whether it was skipped because its machine has fewer GPUs than it asks for.
-fn missing_devices(outcome: &Outcome, device: &str) -> bool {
-    let Verdict::Skipped { missing } = &outcome.verdict else {
-        return false;
-    };
-    let gpus = device
-        .split(',')
-        .find_map(|option| option.strip_prefix("gpus="));
-    let gpus: usize = gpus.map_or(1, |gpus| gpus.parse().expect("a number"));
-    let wanted = missing.split(' ').next().and_then(|word| word.parse().ok());
-    missing.contains("devices of one machine") && wanted.is_some_and(|wanted: usize| wanted > gpus)
-}
-
-/// The list but for what takes gigabytes.
-fn quick() -> Vec<Behaviour> {
-    let all = behaviours().iter().copied();
-    all.filter(|b| b.name != "copy.past-4-gib").collect()
+    lists::run_list(device, list, options, &MAY_SKIP);
 }
 
 #[test]
@@ -122,12 +71,6 @@ lists! {
 fn another_seed_and_a_small_ring() {
     let options = Options::default().ring_packets(64).arena_bytes(512);
     run_list("sim:amd-gfx1100,seed=12345", &quick(), options);
-}
-
-/// What two and four GPUs of a machine do together.
-fn peers() -> Vec<Behaviour> {
-    let all = behaviours().iter().copied();
-    all.filter(|b| b.name.starts_with("peer.")).collect()
 }
 
 macro_rules! together {

@@ -65,7 +65,9 @@ fn nv_cubins_are_what_ptxas_makes_of_their_source() {
     };
     let ptxas = std::env::var("PTXAS").unwrap_or_else(|_| "ptxas".into());
     if !says(CLANG, VERSION) || !says(&ptxas, PTXAS) {
-        eprintln!("skipped: {VERSION} and ptxas {PTXAS} (in PTXAS, or in the path) are not both here");
+        eprintln!(
+            "skipped: {VERSION} and ptxas {PTXAS} (in PTXAS, or in the path) are not both here"
+        );
         return;
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/nv");

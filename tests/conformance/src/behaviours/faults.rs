@@ -167,12 +167,11 @@ fn copy(cx: &mut Context) -> Result<(), Failure> {
         // SAFETY: one of the ranges is no memory, so nothing is copied.
         unsafe { commands.copy_raw(to, from, 64u64) }?;
         let record = faulted("a copy with no memory", commands.submit()?.wait())?;
-        same(
-            "its kind and access",
-            (record.kind, record.access),
-            (FaultKind::Memory, cx.access(access)),
-        )?;
-        same("its page", record.address & !0xfff, page)?;
+        same("its kind", record.kind, FaultKind::Memory)?;
+        if cx.copy_faults_tell_address() {
+            same("its access", record.access, cx.access(access))?;
+            same("its page", record.address & !0xfff, page)?;
+        }
         device.recover()?;
         each("the buffer", &buffer.to_vec()?, |i| word(1, i))?;
     }

@@ -439,7 +439,14 @@ fn with_the_cpu(cx: &mut Context) -> Result<(), Failure> {
         stepped(&mut wanted, 3, turn);
         (wanted[1], wanted[2]) = (turn, turn + 50);
     }
-    let mut graph = builder.build(&GraphOptions::default())?;
+    let mut graph = match builder.build(&GraphOptions::default()) {
+        Err(Error::Graph { reason }) if reason.contains("at other addresses") => {
+            return Err(Failure::missing(format!(
+                "memory that the device and the process see at one address: {reason}"
+            )));
+        }
+        built => built?,
+    };
     graph.launch()?.wait()?;
     each("on the device", &data.to_vec()?, |i| wanted[i])?;
     each("on the second CPU device", &there[1].to_vec()?, |i| {

@@ -67,6 +67,16 @@ pub trait Kind: Debug + Sync {
         true
     }
 
+    /// Whether the fault of a copy queue says what was accessed, and where.
+    fn copy_faults_tell_address(&self) -> bool {
+        true
+    }
+
+    /// Whether programs say of each argument if it is an address or a number. Else they say its size.
+    fn programs_tell_arguments(&self) -> bool {
+        true
+    }
+
     /// Whether a device of this kind has an address space of its own, in which it reaches only what it has buffers and views of.
     fn has_own_addresses(&self) -> bool {
         true

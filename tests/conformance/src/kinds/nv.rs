@@ -56,6 +56,17 @@ impl Kind for Nv {
         }
     }
 
+    /// What the driver remembers of a page fault it remembers of graphics contexts (`kgrctxLookupMmuFaultInfo`), which copy engines
+    /// do not have.
+    fn copy_faults_tell_address(&self) -> bool {
+        false
+    }
+
+    /// A cubin has the size and the place of each argument (`EIATTR_KPARAM_INFO`).
+    fn programs_tell_arguments(&self) -> bool {
+        false
+    }
+
     /// A GPU reports a page fault when the methods after the one at fault may have run; a simulated one stops there.
     fn faults_are_precise(&self) -> bool {
         self.simulated
