@@ -56,6 +56,9 @@ pub struct RunArgs {
     /// Device to run on; wins over the job file [default: cpu]
     #[arg(long, value_name = "D")]
     pub device: Option<String>,
+    /// Submit the recorded queues one by one instead of as a graph, for comparison
+    #[arg(long)]
+    pub no_graph: bool,
     /// Launch the tasks so many times, each time from the initial data; times are medians
     #[arg(long, value_name = "N", default_value = "1")]
     pub repeat: NonZeroU32,

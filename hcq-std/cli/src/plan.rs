@@ -114,6 +114,14 @@ impl PlanError {
     }
 }
 
+/// For each task the earlier ones that it directly follows from.
+pub fn follows(tasks: &[PlanTask]) -> Vec<Vec<usize>> {
+    let mut hazards = Hazards::default();
+    let all = tasks.iter().enumerate();
+    all.map(|(task, wanted)| hazards.add(task, &wanted.accesses))
+        .collect()
+}
+
 /// Places `tasks` on a device with that many queues of each kind.
 pub fn plan(
     tasks: &[PlanTask],

@@ -217,7 +217,7 @@ impl Graph {
 
     /// When each task of the last launch of an instance began and ended as far as is known now, for those who watch it: 0 for
     /// what has not happened. The graph was built to [profile](super::GraphOptions::profile); else there is nothing.
-    pub fn so_far(&self, run: &Run) -> Vec<Times> {
+    pub fn so_far(&self, run: &Run) -> Vec<(Node, Times)> {
         let Some(home) = self.homes.get(run.instance) else {
             return Vec::new();
         };
@@ -230,10 +230,11 @@ impl Graph {
         };
         let all = core.works().iter().filter_map(|work| {
             let (begin, end) = work.timestamps()?;
-            Some(Times {
+            let times = Times {
                 start_ns: time(work, begin).unwrap_or(0),
                 end_ns: time(work, end).unwrap_or(0),
-            })
+            };
+            Some((Node(work.task()), times))
         });
         all.collect()
     }
@@ -291,6 +292,47 @@ impl Graph {
         let path: Vec<u32> = summary
             .map(|s| launched.critical_path(s.last).collect())
             .unwrap_or_default();
+        let ran = self.ran(core, &spans, &path);
+        let mut queues = Vec::new();
+        if let Some(summary) = summary {
+            for (n, queue) in (0u32..).zip(core.queues()) {
+                if queue.words() == 0 {
+                    continue;
+                }
+                let times = launched.queue(n, summary.all);
+                queues.push(QueueUse {
+                    device: self.device_name(queue.device()).to_owned(),
+                    kind: kind(queue.engine()),
+                    index: usize::from(queue.index()),
+                    busy_ns: times.busy_ns,
+                    idle_ns: times.idle_ns,
+                    longest_gap_ns: times.longest_gap_ns,
+                });
+            }
+        }
+        Ok(GraphProfile {
+            ran,
+            total_ns: summary.map_or(0, |s| s.all.ns()),
+            path_ns: summary.map_or(0, |s| s.path_ns),
+            wait_ns: summary.map_or(0, |s| s.wait_ns),
+            queues,
+        })
+    }
+
+    /// The tasks as they are planned, without times: on which queue each runs, and which it waits for.
+    pub fn planned(&self) -> Vec<Ran> {
+        match self.homes.first() {
+            Some(home) => self.ran(home.instance.graph(), &[], &[]),
+            None => Vec::new(),
+        }
+    }
+
+    fn ran(
+        &self,
+        core: &hcq_nostd::graph::Graph<'_>,
+        spans: &[Option<Span>],
+        path: &[u32],
+    ) -> Vec<Ran> {
         let mut ran = Vec::new();
         for (n, work) in (0u32..).zip(core.works()) {
             let queue = core.queues().get(work.queue() as usize);
@@ -316,29 +358,6 @@ impl Graph {
                 is_critical: path.contains(&n),
             });
         }
-        let mut queues = Vec::new();
-        if let Some(summary) = summary {
-            for (n, queue) in (0u32..).zip(core.queues()) {
-                if queue.words() == 0 {
-                    continue;
-                }
-                let times = launched.queue(n, summary.all);
-                queues.push(QueueUse {
-                    device: self.device_name(queue.device()).to_owned(),
-                    kind: kind(queue.engine()),
-                    index: usize::from(queue.index()),
-                    busy_ns: times.busy_ns,
-                    idle_ns: times.idle_ns,
-                    longest_gap_ns: times.longest_gap_ns,
-                });
-            }
-        }
-        Ok(GraphProfile {
-            ran,
-            total_ns: summary.map_or(0, |s| s.all.ns()),
-            path_ns: summary.map_or(0, |s| s.path_ns),
-            wait_ns: summary.map_or(0, |s| s.wait_ns),
-            queues,
-        })
+        ran
     }
 }

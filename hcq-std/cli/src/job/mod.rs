@@ -33,6 +33,8 @@ pub struct Job {
     pub device: Option<Located<String>>,
     /// Programs, in the order of the file.
     pub programs: Vec<Program>,
+    /// Further devices, by name.
+    pub devices: Vec<DeviceDecl>,
     /// Buffers, in the order of the file.
     pub buffers: Vec<BufferDecl>,
     /// Tasks, in the order of the file: each sees the effects of those before it.
@@ -57,6 +59,17 @@ pub struct Program {
     pub flags: Vec<String>,
 }
 
+/// A device beside the job's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceDecl {
+    /// Its name in the job.
+    pub name: String,
+    /// Where it is declared.
+    pub at: At,
+    /// The name to open it by.
+    pub device: Located<String>,
+}
+
 /// How a program becomes loadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramKind {
@@ -77,6 +90,8 @@ pub struct BufferDecl {
     pub at: At,
     /// Where its contents come from.
     pub source: Source,
+    /// The device whose memory it is: an index into [`Job::devices`], or the job's own device.
+    pub device: Option<usize>,
 }
 
 /// Where a buffer's contents come from.
@@ -163,6 +178,8 @@ pub struct Launch {
     pub writes: Vec<usize>,
     /// The compute queue asked for.
     pub queue: Option<Located<usize>>,
+    /// The device that runs it: an index into [`Job::devices`], or the job's own device.
+    pub device: Option<usize>,
 }
 
 /// A kernel argument.

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 mod tasks;
 
 use super::source::{Node, Source as Reader, nearest, type_words};
-use super::{BufferDecl, Job, MAX_TASKS, Output, Program, ProgramKind, Source};
+use super::{BufferDecl, DeviceDecl, Job, MAX_TASKS, Output, Program, ProgramKind, Source};
 use crate::data::dtype::{Dtype, Number, Scalar};
 use crate::data::fill::Fill;
 use crate::failure::{At, Located, Result};
@@ -26,6 +26,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Job> {
     }
     let mut checker = Checker {
         reader,
+        devices: Names::default(),
         programs: Names::default(),
         buffers: Names::default(),
     };
@@ -36,6 +37,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Job> {
 
 struct Checker {
     reader: Reader,
+    devices: Names<DeviceDecl>,
     programs: Names<Program>,
     buffers: Names<BufferDecl>,
 }
@@ -91,7 +93,9 @@ impl Checker {
     fn job(&mut self, table: &DeTable<'_>) -> Job {
         let root = self.reader.root(
             table,
-            &["device", "programs", "buffers", "tasks", "outputs"],
+            &[
+                "device", "devices", "programs", "buffers", "tasks", "outputs",
+            ],
         );
         let device = root.get("device").and_then(|node| {
             let value = self.reader.string(node)?.to_owned();
@@ -100,6 +104,20 @@ impl Checker {
                 at: node.at.clone(),
             })
         });
+        if let Some(devices) = root.get("devices").and_then(|n| self.reader.names(n)) {
+            for (name, node) in devices.iter() {
+                let device = self.reader.string(node).map(str::to_owned);
+                let device = device.map(|value| DeviceDecl {
+                    name: (*name).to_owned(),
+                    at: node.at.clone(),
+                    device: Located {
+                        value,
+                        at: node.at.clone(),
+                    },
+                });
+                self.devices.add(name, device);
+            }
+        }
         if let Some(programs) = root.get("programs").and_then(|n| self.reader.names(n)) {
             for (name, node) in programs.iter() {
                 let program = self.program(name, node);
@@ -160,6 +178,7 @@ impl Checker {
         Job {
             file: self.reader.file(),
             device,
+            devices: std::mem::take(&mut self.devices).sound,
             programs: std::mem::take(&mut self.programs).sound,
             buffers: std::mem::take(&mut self.buffers).sound,
             tasks,
@@ -261,7 +280,11 @@ impl Checker {
     fn buffer(&mut self, name: &str, node: &Node<'_, '_>) -> Option<BufferDecl> {
         let fields = self
             .reader
-            .fields(node, &["file", "dtype", "shape", "fill"])?;
+            .fields(node, &["file", "dtype", "shape", "fill", "device"])?;
+        let device = match fields.get("device") {
+            Some(node) => Some(self.device_named(&node.clone())?),
+            None => None,
+        };
         let given = |key: &str| fields.get(key).is_some();
         let file = fields.get("file").and_then(|n| self.path(n));
         let dtype = fields.get("dtype").and_then(|n| self.dtype(n));
@@ -319,7 +342,15 @@ impl Checker {
             name: name.to_owned(),
             at: node.at.clone(),
             source,
+            device,
         })
+    }
+
+    /// One of the job's further devices.
+    fn device_named(&mut self, node: &Node<'_, '_>) -> Option<usize> {
+        let name = self.reader.string(node)?;
+        self.devices
+            .find(&mut self.reader, &node.at, "device", name)
     }
 
     fn unknown_format(&mut self, file: &Located<PathBuf>) {

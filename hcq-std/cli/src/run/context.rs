@@ -16,28 +16,42 @@ const SLICE: Duration = Duration::from_millis(50);
 /// What every step of a run shares.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
+    /// The job's own device, and the further ones behind it.
+    pub(super) devices: &'a [Device],
     pub(super) device: &'a Device,
     pub(super) job: &'a Job,
     pub(super) inputs: &'a [Input],
     pub(super) interrupt: &'a Interrupt,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     pub(super) fn buffer_name(&self, index: usize) -> &str {
         self.job.buffers.get(index).map_or("", |b| b.name.as_str())
     }
 
-    /// Waits for a submission of one command: see [`wait_watching`](Self::wait_watching).
-    pub(super) fn wait(&self, point: &Point) -> Result<()> {
-        self.wait_watching(point, || 0, |failure| failure)
+    /// The device of a buffer or task that names it.
+    pub(super) fn device_of(&self, named: Option<usize>) -> &'a Device {
+        let further = named.and_then(|n| self.devices.get(n + 1));
+        further.unwrap_or(self.device)
     }
 
-    /// Waits for a submission: until it is done, the device fails, the user asks to stop, or nothing has moved for as
+    /// The device that a buffer is on.
+    pub(super) fn device_of_buffer(&self, index: usize) -> &'a Device {
+        self.device_of(self.job.buffers.get(index).and_then(|b| b.device))
+    }
+
+    /// Waits for a submission of one command: see [`wait_watching`](Self::wait_watching).
+    pub(super) fn wait(&self, point: &Point) -> Result<()> {
+        let limit = |slice| point.wait_timeout(slice);
+        self.wait_watching(limit, || 0, |failure| failure)
+    }
+
+    /// Waits for a submission, as `wait` does for some time: until it is done, the device fails, the user asks to stop, or nothing has moved for as
     /// long as the device allows. `progress` is any number that changes when something moves; `explain` says more
     /// of a failure of the device.
     pub(super) fn wait_watching(
         &self,
-        point: &Point,
+        wait: impl Fn(Duration) -> std::result::Result<(), Error>,
         progress: impl Fn() -> u64,
         explain: impl FnOnce(Failure) -> Failure,
     ) -> Result<()> {
@@ -45,7 +59,7 @@ impl Context<'_> {
         let mut since = Instant::now();
         loop {
             self.interrupt.check()?;
-            match point.wait_timeout(SLICE.min(self.device.wait_timeout())) {
+            match wait(SLICE.min(self.device.wait_timeout())) {
                 Ok(()) => return Ok(()),
                 Err(Error::Timeout { .. }) => {
                     let now = progress();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hcq_std::{Bound, Buffer, MappedFile};
+use hcq_std::{Bound, Buffer, Device, MappedFile};
 
 use super::context::{Context, device_failure};
 use super::outputs::{CHUNK, vec_of};
@@ -34,12 +34,15 @@ enum Pristine {
 }
 
 /// Copies that bring all changed buffers back to their initial contents.
-pub(super) struct Restore(Bound);
+pub(super) struct Restore(Vec<Bound>);
 
 impl Restore {
     pub(super) fn run(&mut self, context: &Context<'_>) -> Result<()> {
-        let point = self.0.submit().map_err(|e| device_failure(&e))?;
-        context.wait(&point)
+        for bound in &mut self.0 {
+            let point = bound.submit().map_err(|e| device_failure(&e))?;
+            context.wait(&point)?;
+        }
+        Ok(())
     }
 }
 
@@ -63,18 +66,18 @@ impl Buffers {
         {
             context.interrupt.check()?;
             let place = context.job.place(&declared.at);
-            let buffer = allocate(context, input.bytes, &place)?;
+            let device = context.device_of_buffer(index);
+            let buffer = allocate(device, input.bytes, &place)?;
             let mapped = match &input.origin {
                 Origin::Fill(fill) => {
                     made(context, input, *fill, &buffer).map_err(|f| f.at(&place))?;
                     None
                 }
                 Origin::File { path, offset } => {
-                    let file = context
-                        .device
+                    let file = device
                         .map_file(path)
                         .map_err(|e| device_failure(&e).at(place.clone()))?;
-                    let offset = from_file(context, input, &file, *offset, &buffer)
+                    let offset = from_file((context, device), input, &file, *offset, &buffer)
                         .map_err(|f| f.at(&place))?;
                     Some((file, offset))
                 }
@@ -87,7 +90,7 @@ impl Buffers {
                 let pristine = match mapped {
                     Some((file, offset)) => Pristine::File(file, offset),
                     None => {
-                        let copy = allocate(context, input.bytes, &place)?;
+                        let copy = allocate(device, input.bytes, &place)?;
                         let Origin::Fill(fill) = input.origin else {
                             continue;
                         };
@@ -107,12 +110,15 @@ impl Buffers {
         if self.pristine.is_empty() {
             return Ok(None);
         }
-        let record = || {
-            let mut commands = context.device.copy_queue(0)?.record();
+        let record = |device: &Device| {
+            let mut commands = device.copy_queue(0)?.record();
             for (index, pristine) in &self.pristine {
                 let Some(buffer) = self.list.get(*index) else {
                     continue;
                 };
+                if !std::ptr::eq(context.device_of_buffer(*index), device) {
+                    continue;
+                }
                 match pristine {
                     Pristine::File(file, offset) => {
                         commands.copy(buffer, file.range(*offset..)?)?
@@ -120,11 +126,16 @@ impl Buffers {
                     Pristine::Copy(copy) => commands.copy(buffer, copy)?,
                 };
             }
-            commands.bind()
+            match commands.is_empty() {
+                true => Ok(None),
+                false => commands.bind().map(Some),
+            }
         };
-        record()
-            .map(|bound| Some(Restore(bound)))
-            .map_err(|e| device_failure(&e).into())
+        let mut all = Vec::new();
+        for device in context.devices {
+            all.extend(record(device).map_err(|e| device_failure(&e))?);
+        }
+        Ok(Some(Restore(all)))
     }
 }
 
@@ -151,12 +162,11 @@ fn changed(inputs: &[Input], checked: &[Checked]) -> HashSet<usize> {
     written.difference(&replaced).copied().collect()
 }
 
-fn allocate(context: &Context<'_>, bytes: u64, place: &Place) -> Result<Buffer<u8>> {
+fn allocate(device: &Device, bytes: u64, place: &Place) -> Result<Buffer<u8>> {
     let len = usize::try_from(bytes).map_err(|_| {
         Failure::usage("the buffer is larger than memory can hold").at(place.clone())
     })?;
-    context
-        .device
+    device
         .alloc::<u8>(len)
         .map_err(|e| device_failure(&e).at(place.clone()).into())
 }
@@ -185,7 +195,7 @@ fn made(context: &Context<'_>, input: &Input, fill: Fill, buffer: &Buffer<u8>) -
 /// Copies the data of a file into the buffer, on a copy queue, straight out of the mapped file. Gives back where it
 /// starts.
 fn from_file(
-    context: &Context<'_>,
+    (context, device): (&Context<'_>, &Device),
     input: &Input,
     file: &MappedFile,
     offset: u64,
@@ -198,7 +208,7 @@ fn from_file(
         .map_err(|_| Failure::usage("the file is larger than memory can hold"))?;
     let copied = |start: usize| {
         let end = buffer.len().min(start + PIECE);
-        let mut commands = context.device.copy_queue(0)?.record();
+        let mut commands = device.copy_queue(0)?.record();
         commands
             .copy(
                 &buffer.view(start..end)?,

@@ -1,6 +1,7 @@
 //! `hcq run`: from a job file to checked outputs.
 
 mod context;
+mod graph;
 mod load;
 mod outputs;
 mod programs;
@@ -24,6 +25,7 @@ use crate::show::report::Report;
 
 use context::Context;
 pub use context::device_failure;
+use graph::Graphed;
 use load::Buffers;
 use outputs::Outputs;
 use programs::Programs;
@@ -48,9 +50,13 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Report> {
     let inputs = input::open_all(&job)?;
     let outputs = Outputs::reserve(&job, &inputs, args)?;
 
-    let device = open(args, &job)?;
+    let devices = open(args.device.as_deref(), &job)?;
+    let Some(device) = devices.first() else {
+        return Err(Failure::usage("the job has no device").into());
+    };
     let context = Context {
-        device: &device,
+        devices: &devices,
+        device,
         job: &job,
         inputs: &inputs,
         interrupt,
@@ -58,28 +64,37 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Report> {
     let bar = progress(args.repeat.get().into(), args.json);
     let result = run_on(&context, outputs, args, &bar);
     bar.finish_and_clear();
-    if result.is_err()
-        && matches!(
-            device.latest().wait_timeout(GRACE),
-            Err(Error::Timeout { .. })
-        )
-    {
-        // A kernel still runs, perhaps for ever, and closing would wait for it. The process ends now and takes it
-        // along; until then it keeps what it uses.
-        std::mem::forget(device);
-        return result;
-    }
-    match (result, device.close()) {
-        (Ok(_), Err(e)) => Err(device_failure(&e).into()),
-        (result, _) => result,
-    }
+    close(devices, result)
 }
 
-fn open(args: &RunArgs, job: &Job) -> Result<Device> {
-    let asked = args
-        .device
-        .as_deref()
-        .or(job.device.as_ref().map(|d| d.value.as_str()));
+/// Closes the devices, whatever became of their work.
+fn close<T>(devices: Vec<Device>, result: Result<T>) -> Result<T> {
+    let runs = |device: &Device| {
+        let waited = device.latest().wait_timeout(GRACE);
+        matches!(waited, Err(Error::Timeout { .. }))
+    };
+    if result.is_err() && devices.iter().any(runs) {
+        // A kernel still runs, perhaps for ever, and closing would wait for it. The process ends now and takes it
+        // along; until then it keeps what it uses.
+        std::mem::forget(devices);
+        return result;
+    }
+    let mut result = result;
+    for device in devices {
+        if let (Ok(_), Err(e)) = (&result, device.close()) {
+            result = Err(device_failure(&e).into());
+        }
+    }
+    result
+}
+
+/// The job's own device, which the command line may choose, and the further ones behind it.
+fn open(asked: Option<&str>, job: &Job) -> Result<Vec<Device>> {
+    let own = asked.or(job.device.as_ref().map(|d| d.value.as_str()));
+    let further = job.devices.iter().map(|d| d.device.value.as_str());
+    let names: Vec<&str> = std::iter::once(own.unwrap_or(DEFAULT_DEVICE))
+        .chain(further)
+        .collect();
     let options = Options::default();
     let local_memory = |task: &crate::job::Task| match &task.work {
         Work::Kernel(launch) => launch.local_memory as usize,
@@ -87,14 +102,10 @@ fn open(args: &RunArgs, job: &Job) -> Result<Device> {
     };
     let most = job.tasks.iter().map(local_memory).max().unwrap_or(0);
     let most = most.max(options.local_memory_bytes);
-    Device::open_with(
-        asked.unwrap_or(DEFAULT_DEVICE),
-        &options.local_memory_bytes(most),
-    )
-    .map_err(|e| {
-        match (&args.device, &job.device) {
-            // The command line has no line to point to.
-            (None, Some(asked)) => device_failure(&e).at(job.place(&asked.at)),
+    Device::open_all(&names, &options.local_memory_bytes(most)).map_err(|e| {
+        match (asked, &job.device) {
+            // The command line has no line to point to, and of several devices the message names the one.
+            (None, Some(asked)) if names.len() == 1 => device_failure(&e).at(job.place(&asked.at)),
             _ => device_failure(&e),
         }
         .into()
@@ -108,38 +119,62 @@ fn run_on(
     bar: &ProgressBar,
 ) -> Result<Report> {
     let repeat = u64::from(args.repeat.get());
-    let Context {
-        device,
-        job,
-        interrupt,
-        ..
-    } = *context;
+    let Context { device, job, .. } = *context;
 
-    let programs = Programs::load(device, job, interrupt)?;
+    if args.no_graph && !job.devices.is_empty() {
+        let what = "a job of several devices runs as a graph only";
+        return Err(Failure::usage(what).help("leave out --no-graph").into());
+    }
+    let programs = Programs::load(context)?;
     let checked = check_tasks(job, context.inputs, &programs)?;
-    let plan = place(device, job, &checked)?;
+    let plan = if args.no_graph {
+        Some(place(device, job, &checked)?)
+    } else {
+        check_queues(context, &checked)?;
+        None
+    };
     let began = Instant::now();
     let buffers = Buffers::load(context, &checked, repeat > 1)?;
     let load_ns = nanoseconds(began.elapsed());
 
     let began = Instant::now();
-    let mut queues = Queues::record(context, &programs, &checked, &plan, &buffers)?;
+    let mut recorded = match &plan {
+        Some(plan) => Recorded::Queues(Queues::record(
+            context, &programs, &checked, plan, &buffers,
+        )?),
+        None => Recorded::Graph(Box::new(Graphed::record(
+            context, &programs, &checked, &buffers,
+        )?)),
+    };
     let record_ns = nanoseconds(began.elapsed());
-    let launches = launch_all(context, &mut queues, &buffers, repeat, bar)?;
+    let (names, places) = match (&plan, &recorded) {
+        (None, Recorded::Graph(graphed)) => graphed.queues(context),
+        (Some(plan), _) => (
+            plan.queues
+                .iter()
+                .map(|q| queue_name(q.engine, q.index))
+                .collect(),
+            plan.tasks.iter().map(|t| t.queue).collect(),
+        ),
+        _ => (Vec::new(), Vec::new()),
+    };
+    let launches = launch_all(context, &mut recorded, &buffers, repeat, bar)?;
     let profile = Profile {
-        device: device.name().to_owned(),
-        queues: plan
-            .queues
-            .iter()
-            .map(|q| queue_name(q.engine, q.index))
-            .collect(),
-        tasks: timed_tasks(job, &checked, &plan),
+        device: graph::names(context.devices),
+        queues: names,
+        tasks: timed_tasks(job, &checked, &places),
         launches,
         launched: repeat,
     };
+    let graph = match &recorded {
+        Recorded::Graph(graphed) => Some(graphed.graph.stats()),
+        Recorded::Queues(_) => None,
+    };
+    drop(recorded);
     let mut report = Report {
         profile,
         record_ns,
+        graph,
         loaded_buffers: buffers.loaded,
         loaded_bytes: buffers.loaded_bytes,
         load_ns,
@@ -152,10 +187,32 @@ fn run_on(
     Ok(report)
 }
 
+/// A job's tasks, ready to be launched.
+enum Recorded {
+    Queues(Queues),
+    Graph(Box<Graphed>),
+}
+
+impl Recorded {
+    fn spans(&self) -> Vec<Span> {
+        match self {
+            Self::Queues(queues) => queues.spans(),
+            Self::Graph(graphed) => graphed.spans(),
+        }
+    }
+
+    fn progress(&self) -> u64 {
+        match self {
+            Self::Queues(queues) => queues.progress(),
+            Self::Graph(graphed) => graphed.progress(),
+        }
+    }
+}
+
 /// Launches the recorded queues so many times, each time on the initial data.
 fn launch_all(
     context: &Context<'_>,
-    queues: &mut Queues,
+    recorded: &mut Recorded,
     buffers: &Buffers,
     repeat: u64,
     bar: &ProgressBar,
@@ -176,11 +233,15 @@ fn launch_all(
             restore.run(context)?;
         }
         let submit = context.device.now_ns();
-        let last = queues.submit(round)?;
+        let points = match recorded {
+            Recorded::Queues(queues) => queues.submit(round)?.into_iter().collect(),
+            Recorded::Graph(graphed) => graphed.submit()?.points().to_vec(),
+        };
         let host = context.device.now_ns().saturating_sub(submit);
-        if let Some(last) = last {
-            let explain = |failure: Failure| stuck(context.job, &queues.spans(), submit, failure);
-            context.wait_watching(&last, || queues.progress(), explain)?;
+        for point in &points {
+            let wait = |slice| point.wait_timeout(slice);
+            let explain = |failure: Failure| stuck(context.job, &recorded.spans(), submit, failure);
+            context.wait_watching(wait, || recorded.progress(), explain)?;
         }
         if launches.len() == kept {
             launches.pop_front();
@@ -188,7 +249,7 @@ fn launch_all(
         launches.push_back(LaunchTimes {
             submit,
             host,
-            spans: queues.spans(),
+            spans: recorded.spans(),
         });
         if began.elapsed() > QUIET {
             bar.set_position(round);
@@ -265,11 +326,43 @@ fn place(device: &Device, job: &Job, checked: &[Checked]) -> Result<Plan> {
     })
 }
 
+/// Queues that tasks ask for and their devices do not have.
+fn check_queues(context: &Context<'_>, checked: &[Checked]) -> Result<()> {
+    let tasks = context.job.tasks.iter().zip(checked);
+    for (task, checked) in tasks {
+        let named = match &task.work {
+            Work::Kernel(launch) => launch.device,
+            Work::Copy(_) => continue,
+        };
+        // One task at a time: which device it is on makes the difference.
+        let (compute, copy) = context.device_of(named).queue_counts();
+        if let Err(e) = plan::plan(std::slice::from_ref(&checked.plan), compute, copy) {
+            let failure = match e {
+                plan::PlanError::NoEngine { .. } => Failure::new(Exit::Device, e.to_string()),
+                plan::PlanError::NoQueue { .. } => Failure::usage(e.to_string()),
+            };
+            let asked = match &task.work {
+                Work::Kernel(launch) => launch.queue.as_ref().map(|q| &q.at),
+                Work::Copy(_) => None,
+            };
+            let at = asked.unwrap_or(&task.at);
+            return Err(failure.at(context.job.place(at)).into());
+        }
+    }
+    Ok(())
+}
+
 /// The tasks as the report shows them.
-fn timed_tasks(job: &Job, checked: &[Checked], plan: &Plan) -> Vec<TimedTask> {
-    let tasks = job.tasks.iter().zip(checked).zip(&plan.tasks);
+fn timed_tasks(job: &Job, checked: &[Checked], places: &[usize]) -> Vec<TimedTask> {
+    let plans: Vec<_> = checked.iter().map(|c| c.plan.clone()).collect();
+    let follows = plan::follows(&plans);
+    let tasks = job
+        .tasks
+        .iter()
+        .zip(checked)
+        .zip(places.iter().zip(follows));
     tasks
-        .map(|((task, checked), placed)| {
+        .map(|((task, checked), (&queue, depends_on))| {
             let (what, is_copy) = match &task.work {
                 Work::Kernel(launch) => (launch.kernel.value.clone(), false),
                 Work::Copy(_) => ("copy".to_owned(), true),
@@ -278,9 +371,9 @@ fn timed_tasks(job: &Job, checked: &[Checked], plan: &Plan) -> Vec<TimedTask> {
                 name: task.name.clone(),
                 what,
                 is_copy,
-                queue: placed.queue,
+                queue,
                 bytes: checked.bytes,
-                depends_on: placed.depends_on.clone(),
+                depends_on,
             }
         })
         .collect()

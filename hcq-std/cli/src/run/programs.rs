@@ -5,18 +5,17 @@
     reason = "loads programs, whose constructors are foreign code"
 )]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use hcq_std::{ArgInfo, ArgKind, Device, Error, Kernel, Module, ScalarType};
+use hcq_std::{ArgInfo, ArgKind, Error, Kernel, Module, ScalarType};
 
-use super::context::device_failure;
+use super::context::{Context, device_failure};
 use crate::compile::Compiler;
 use crate::data::dtype::Dtype;
 use crate::exit::Exit;
 use crate::failure::{Failure, Failures, Result};
-use crate::interrupt::Interrupt;
 use crate::job::{Job, Launch, ProgramKind, Work};
 use crate::launch::{Parameter, ParameterKind};
 
@@ -30,11 +29,12 @@ pub(super) struct Programs {
 impl Programs {
     /// Compiles, loads and looks up; every mistake is reported. What was compiled is loaded when this returns, and
     /// its files are gone: nothing stays behind, however the run ends.
-    pub(super) fn load(device: &Device, job: &Job, interrupt: &Interrupt) -> Result<Self> {
-        let modules = load_modules(device, job, interrupt)?;
+    pub(super) fn load(context: &Context<'_>) -> Result<Self> {
+        let job = context.job;
+        let modules = load_modules(context)?;
         let mut failures = Vec::new();
         let mut kernels = Vec::new();
-        let mut known: HashMap<(usize, &str), usize> = HashMap::new();
+        let mut known: HashMap<(usize, usize, &str), usize> = HashMap::new();
         let mut of_task = Vec::new();
         for task in &job.tasks {
             let Work::Kernel(launch) = &task.work else {
@@ -42,8 +42,9 @@ impl Programs {
                 continue;
             };
             let name = launch.kernel.value.as_str();
-            let index = known.get(&(launch.program, name)).copied();
-            let index = match (index, modules.get(launch.program)) {
+            let device = launch.device.map_or(0, |d| d + 1);
+            let index = known.get(&(launch.program, device, name)).copied();
+            let index = match (index, modules.get(&(launch.program, device))) {
                 (Some(index), _) => Some(index),
                 (None, Some(module)) => match module.kernel(name) {
                     Ok(kernel) => {
@@ -51,7 +52,7 @@ impl Programs {
                             .arguments()
                             .map(|list| list.iter().map(parameter).collect());
                         kernels.push((kernel, signature));
-                        known.insert((launch.program, name), kernels.len() - 1);
+                        known.insert((launch.program, device, name), kernels.len() - 1);
                         Some(kernels.len() - 1)
                     }
                     Err(e) => {
@@ -110,16 +111,39 @@ fn for_target(path: &Path, target: &str) -> PathBuf {
     }
 }
 
-fn load_modules(device: &Device, job: &Job, interrupt: &Interrupt) -> Result<Vec<Module>> {
+/// The programs that tasks need, by program and device.
+fn load_modules(context: &Context<'_>) -> Result<BTreeMap<(usize, usize), Module>> {
+    let (job, interrupt) = (context.job, context.interrupt);
     let compiler = if job.programs.iter().any(|p| p.kind == ProgramKind::C) {
         Some(Compiler::from_environment()?)
     } else {
         None
     };
+    let mut needed: BTreeSet<(usize, usize)> = BTreeSet::new();
+    for task in &job.tasks {
+        if let Work::Kernel(launch) = &task.work {
+            needed.insert((launch.program, launch.device.map_or(0, |d| d + 1)));
+        }
+    }
+    // Those that nobody uses are looked at, too: a mistake in one is told.
+    for program in 0..job.programs.len() {
+        if needed
+            .range((program, 0)..(program + 1, 0))
+            .next()
+            .is_none()
+        {
+            needed.insert((program, 0));
+        }
+    }
     let mut failures = Vec::new();
-    let mut modules = Vec::new();
-    for (index, program) in job.programs.iter().enumerate() {
+    let mut modules = BTreeMap::new();
+    for (index, device_index) in needed {
         interrupt.check()?;
+        let (Some(program), Some(device)) =
+            (job.programs.get(index), context.devices.get(device_index))
+        else {
+            continue;
+        };
         let path = match (&compiler, program.kind) {
             (Some(compiler), ProgramKind::C) => {
                 match compiler.compile(job, index, program, interrupt) {
@@ -147,7 +171,9 @@ fn load_modules(device: &Device, job: &Job, interrupt: &Interrupt) -> Result<Vec
         // SAFETY: whoever names a program in a job file asks for its code to be run in this process, constructors
         // included; `hcq run` says so in its help.
         match unsafe { device.load(&path) } {
-            Ok(module) => modules.push(module),
+            Ok(module) => {
+                modules.insert((index, device_index), module);
+            }
             Err(e) => {
                 let shown = job.resolve(&for_target(&program.path.value, device.target()));
                 let what = format!("cannot load {}: {e}", shown.display());

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
+use hcq_std::GraphStats;
 use serde_json::{Value, json};
 
 use super::profile::{LaunchTimes, Profile, median};
@@ -22,6 +23,8 @@ pub struct Report {
     pub profile: Profile,
     /// Nanoseconds that recording and binding the queues took, once.
     pub record_ns: u64,
+    /// The graph in numbers, if it was launched as one.
+    pub graph: Option<GraphStats>,
     /// Buffers filled before the first launch.
     pub loaded_buffers: usize,
     /// Their bytes.
@@ -154,6 +157,15 @@ impl Report {
                 "total_ns": self.of_launches(LaunchTimes::total),
                 "record_ns": self.record_ns,
             },
+            "graph": self.graph.map(|g| json!({
+                "waits": g.waits,
+                "signals": g.signals,
+                "queues": g.queues,
+                "words": g.words,
+                "patch_sites": g.sites,
+                "patched": g.stored,
+                "staged_bytes": g.staged_bytes,
+            })),
             "load": { "buffers": self.loaded_buffers, "bytes": self.loaded_bytes, "ns": self.load_ns },
             "checks": checks,
             "files": files,
@@ -229,6 +241,19 @@ impl fmt::Display for Report {
             duration_words(self.of_launches(LaunchTimes::total)),
             duration_words(self.record_ns),
         )?;
+        if let Some(g) = &self.graph {
+            writeln!(
+                f,
+                "graph: {}, {} of {} stored by the last launch{}",
+                count(g.waits, "wait"),
+                g.stored,
+                count(g.sites, "patch site"),
+                match g.staged_bytes {
+                    0 => String::new(),
+                    n => format!(", {} through the host's memory", bytes_words(n)),
+                }
+            )?;
+        }
         writeln!(
             f,
             "loaded: {}, {} in {}",
@@ -340,6 +365,7 @@ mod tests {
         Report {
             profile: example(),
             record_ns: 5_000,
+            graph: None,
             loaded_buffers: 1,
             loaded_bytes: 4096,
             load_ns: 1_000,

@@ -76,6 +76,7 @@ impl Checker {
             "reads",
             "writes",
             "queue",
+            "device",
             "copy",
         ];
         let fields = self.reader.fields(node, KNOWN)?;
@@ -174,6 +175,10 @@ impl Checker {
             }),
             None => Some(None),
         };
+        let device = match fields.get("device") {
+            Some(node) => self.device_named(&node.clone()).map(Some),
+            None => Some(None),
+        };
         let passed = args.as_deref().unwrap_or_default();
         let reads = self.accessed(fields, "reads", passed);
         let writes = self.accessed(fields, "writes", passed);
@@ -188,6 +193,7 @@ impl Checker {
             reads: reads?,
             writes: writes?,
             queue: queue?,
+            device: device?,
         })
     }
 
