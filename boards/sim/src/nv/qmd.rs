@@ -4,6 +4,8 @@
 //! have all fields of NVIDIA's headers by their names there. A bit that belongs to no field has to be 0, and so has a field
 //! whose meaning is not simulated: [`Grid::read`] tells which.
 
+use std::sync::LazyLock;
+
 use super::semaphore::{Reduction, Release};
 use crate::engine::Cause;
 
@@ -50,6 +52,8 @@ pub(super) struct Version {
     /// Words of a QMD.
     pub(super) words: usize,
     fields: &'static [Field],
+    /// Bits that belong to a field, a word each.
+    defined: LazyLock<[u32; MAX_WORDS]>,
 }
 
 /// Ampere and Ada.
@@ -58,6 +62,7 @@ pub(super) static V03_00: Version = Version {
     minor: 0,
     words: 64,
     fields: v03_00::FIELDS,
+    defined: LazyLock::new(|| defined(v03_00::FIELDS)),
 };
 /// Hopper.
 pub(super) static V04_00: Version = Version {
@@ -65,6 +70,7 @@ pub(super) static V04_00: Version = Version {
     minor: 0,
     words: 96,
     fields: v04_00::FIELDS,
+    defined: LazyLock::new(|| defined(v04_00::FIELDS)),
 };
 /// Blackwell.
 pub(super) static V05_00: Version = Version {
@@ -72,6 +78,7 @@ pub(super) static V05_00: Version = Version {
     minor: 0,
     words: 96,
     fields: v05_00::FIELDS,
+    defined: LazyLock::new(|| defined(v05_00::FIELDS)),
 };
 
 /// Fields with a meaning here, and those that change nothing which programs could rely on.
@@ -278,22 +285,20 @@ pub(super) fn describe(version: &'static Version, words: &[u32]) -> String {
     text
 }
 
-impl Version {
-    /// The bits of a word that belong to a field.
-    fn defined(&self, word: usize) -> u32 {
-        let mut mask = 0;
-        for field in self.fields {
-            for index in 0..usize::from(field.count) {
-                let first = usize::from(field.bit) + usize::from(field.stride) * index;
-                for bit in first..first + usize::from(field.bits) {
-                    if bit / 32 == word {
-                        mask |= 1 << (bit % 32);
-                    }
+/// The bits of each word that belong to a field.
+fn defined(fields: &[Field]) -> [u32; MAX_WORDS] {
+    let mut words = [0; MAX_WORDS];
+    for field in fields {
+        for index in 0..field.count {
+            let first = field.bit + field.stride * index;
+            for bit in first..first + field.bits {
+                if let Some(word) = words.get_mut(usize::from(bit / 32)) {
+                    *word |= 1 << (bit % 32);
                 }
             }
         }
-        mask
     }
+    words
 }
 
 impl Grid {
@@ -314,8 +319,8 @@ impl Grid {
                 version.major, version.minor
             ));
         }
-        for (at, &word) in words.iter().enumerate() {
-            let reserved = word & !version.defined(at);
+        for (at, (&word, defined)) in words.iter().zip(&*version.defined).enumerate() {
+            let reserved = word & !defined;
             if reserved != 0 {
                 return Err(Cause::Packet(format!(
                     "word {at} of the QMD has reserved bits {reserved:#x}"

@@ -198,7 +198,7 @@ fn reserved_bits_and_other_fields_are_refused() {
         for bit in 0..32 * version.words {
             let mut words = empty(version);
             words[bit / 32] ^= 1 << (bit % 32);
-            let defined = version.defined(bit / 32) & 1 << (bit % 32) != 0;
+            let defined = version.defined[bit / 32] & 1 << (bit % 32) != 0;
             match Grid::read(version, &words) {
                 Err(Cause::Packet(text)) if text.contains("reserved") => {
                     assert!(!defined, "{text}");
