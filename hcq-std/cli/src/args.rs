@@ -20,11 +20,19 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 #[non_exhaustive]
 pub enum Command {
-    /// Run the tasks of a job file, check and write its outputs
+    /// Run the tasks of a job file or an image, check and write its outputs
     ///
     /// The programs that a job names are native code and run inside this process: run only jobs that you trust.
     #[command(after_help = EXIT_CODES)]
     Run(RunArgs),
+    /// Record the tasks of a job file into an image, with its programs and data
+    ///
+    /// `hcq run` launches it, on any machine with the same kinds of devices.
+    #[command(after_help = EXIT_CODES)]
+    Build(BuildArgs),
+    /// Say what an image holds
+    #[command(after_help = EXIT_CODES)]
+    Inspect(InspectArgs),
     /// Check that a device does what every device must do
     #[command(after_help = EXIT_CODES)]
     Selftest(SelftestArgs),
@@ -41,6 +49,8 @@ impl Command {
     pub fn json(&self) -> bool {
         match self {
             Self::Run(args) => args.json,
+            Self::Build(args) => args.json,
+            Self::Inspect(args) => args.json,
             Self::Selftest(args) => args.json,
             Self::Devices(args) => args.json,
             Self::Decode(args) => args.json,
@@ -51,11 +61,14 @@ impl Command {
 /// `hcq run`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
-    /// The job file (TOML)
+    /// The job file (TOML), or an image made by `hcq build`
     pub job: PathBuf,
-    /// Device to run on; wins over the job file [default: cpu]
-    #[arg(long, value_name = "D")]
-    pub device: Option<String>,
+    /// Device to run on; wins over the job file [default: cpu]. For an image once for each of its devices
+    #[arg(long = "device", value_name = "D")]
+    pub devices: Vec<String>,
+    /// Directory for an image's outputs, each as an array (.npy)
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Submit the recorded queues one by one instead of as a graph, for comparison
     #[arg(long)]
     pub no_graph: bool,
@@ -69,6 +82,32 @@ pub struct RunArgs {
     #[arg(long, value_name = "T.svg")]
     pub timeline: Option<PathBuf>,
     /// Print one JSON object instead of a table; errors too
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hcq build`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct BuildArgs {
+    /// The job file (TOML)
+    pub job: PathBuf,
+    /// The image
+    #[arg(short, long, value_name = "X.hcqg")]
+    pub output: PathBuf,
+    /// Device to build for; wins over the job file [default: cpu]
+    #[arg(long, value_name = "D")]
+    pub device: Option<String>,
+    /// Print one JSON object; errors too
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hcq inspect`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct InspectArgs {
+    /// The image
+    pub image: PathBuf,
+    /// Print one JSON object instead of lines; errors too
     #[arg(long)]
     pub json: bool,
 }

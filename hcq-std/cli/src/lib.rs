@@ -25,6 +25,7 @@ pub mod decode;
 pub mod devices;
 pub mod exit;
 pub mod failure;
+pub mod image;
 pub mod interrupt;
 pub mod job;
 pub mod launch;
@@ -41,6 +42,9 @@ pub fn main() -> ExitCode {
     };
     let json = args.command.json();
     let result = Interrupt::install().and_then(|interrupt| match &args.command {
+        Command::Run(args) if image::is_image(&args.job) => image::replay(args, &interrupt),
+        Command::Build(args) => image::build(args, &interrupt),
+        Command::Inspect(args) => image::inspect(args),
         Command::Run(args) => {
             let report = run::run(args, &interrupt)?;
             say(&if json {

@@ -103,3 +103,110 @@ fn programs_of_another_device_are_refused_in_words() {
     let wanted = "a .c file is compiled for the processor: give a code object for gfx1100";
     assert!(run.stderr.contains(wanted), "{}", run.stderr);
 }
+
+/// Elements as numbers, of the types that the examples' outputs have.
+fn numbers(path: &Path) -> Vec<f64> {
+    let (descr, data) = common::read_npy(path);
+    let each = |size: usize, number: fn(&[u8]) -> f64| data.chunks(size).map(number).collect();
+    if descr.contains("f4") {
+        each(4, |b| f32::from_le_bytes(b.try_into().unwrap()).into())
+    } else if descr.contains("f8") {
+        each(8, |b| f64::from_le_bytes(b.try_into().unwrap()))
+    } else if descr.contains("u4") {
+        each(4, |b| u32::from_le_bytes(b.try_into().unwrap()).into())
+    } else {
+        assert!(descr.contains("u1"), "{descr}");
+        each(1, |b| b[0].into())
+    }
+}
+
+/// Builds an image, looks at it, and launches it in another process; what it leaves is what the job is to leave.
+fn through_an_image(job: &Job, device: &str, outputs: &[(&str, &str)], error: f64) {
+    let image = job.path("job.hcqg");
+    let image = image.to_str().unwrap();
+    let file = job.path("job.toml");
+    let file = file.to_str().unwrap();
+    let built = job.hcq(&["build", file, "-o", image, "--device", device]);
+    assert_eq!(built.code, 0, "{device}: {}{}", built.stdout, built.stderr);
+    let looked = job.hcq(&["inspect", image, "--json"]);
+    assert_eq!(looked.code, 0, "{}", looked.stderr);
+    let buffers = looked.json()["buffers"].as_array().unwrap().len();
+    assert!(buffers >= outputs.len(), "{}", looked.stdout);
+    assert!(job.hcq(&["inspect", image]).stdout.contains("SHA-256"));
+    for repeat in ["1", "3"] {
+        let dir = job.path("left");
+        let dir = dir.to_str().unwrap();
+        let mut args = vec!["run", image, "--out", dir, "--repeat", repeat];
+        if device != "cpu" {
+            args.extend(["--device", device]);
+        }
+        let run = job.hcq(&args);
+        assert_eq!(run.code, 0, "{device}: {}{}", run.stdout, run.stderr);
+        assert_eq!(
+            fs::read_dir(dir).unwrap().count(),
+            outputs.len(),
+            "{}",
+            run.stdout
+        );
+        for (name, expected) in outputs {
+            let left = numbers(&Path::new(dir).join(format!("{name}.npy")));
+            let wanted = numbers(&job.path(expected));
+            assert_eq!(left.len(), wanted.len());
+            for (i, (a, b)) in left.iter().zip(&wanted).enumerate() {
+                assert!((a - b).abs() <= error, "{name}[{i}]: {a}, not {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn images_of_the_examples() {
+    needs_cc!();
+    let outputs = [("y", "expected_y.npy"), ("sums", "expected_sums.npy")];
+    through_an_image(&copy_of("saxpy"), "cpu", &outputs, 1e-4);
+    let outputs = [
+        ("edges", "expected_edges.npy"),
+        ("bins", "expected_histogram.npy"),
+    ];
+    through_an_image(&copy_of("image"), "cpu", &outputs, 1.0);
+    let outputs = [("c", "expected_c.npy")];
+    through_an_image(&copy_of("matmul"), "cpu", &outputs, 1e-4);
+}
+
+#[test]
+fn images_of_code_objects() {
+    let outputs = [("y", "expected_y.npy"), ("sum", "expected_sum.npy")];
+    for device in [
+        "sim:amd-gfx1100",
+        "sim:amd-gfx1100,aql",
+        "sim:amd-gfx942",
+        "sim:amd-gfx1201,aql",
+    ] {
+        through_an_image(&gpu(), device, &outputs, 0.0);
+    }
+}
+
+#[test]
+fn images_for_other_devices_are_refused() {
+    let job = gpu();
+    let image = job.path("job.hcqg");
+    let image = image.to_str().unwrap();
+    let file = job.path("job.toml");
+    let file = file.to_str().unwrap();
+    assert_eq!(job.hcq(&["build", file, "-o", image]).code, 0);
+    let run = job.hcq(&["run", image, "--device", "sim:amd-gfx942"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("gfx1100"), "{}", run.stderr);
+    let mut bytes = fs::read(image).unwrap();
+    bytes.truncate(bytes.len() - 1);
+    fs::write(image, &bytes).unwrap();
+    for command in [
+        &["inspect", image][..],
+        &["run", image, "--device", "sim:amd-gfx1100"],
+    ] {
+        let run = job.hcq(command);
+        assert_eq!(run.code, 2, "{}", run.stderr);
+    }
+    let run = job.hcq(&["run", file, "--out", "x"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+}

@@ -324,6 +324,28 @@ impl Replay {
         })
     }
 
+    /// Brings all buffers back to what they held before the first launch.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Fault`].
+    pub fn reset(&self) -> Result<(), Error> {
+        for (stored, buffer) in self.image.buffers().zip(&self.buffers) {
+            let (described, memory) = buffer;
+            let device = self.devices.get(described.device);
+            let device = device.ok_or(Error::Internal("a buffer has no device"))?;
+            let len = usize::try_from(stored.bytes).unwrap_or(usize::MAX);
+            let whole: Buffer<u8> = Buffer::over(device, Arc::clone(memory), len.min(memory.len()));
+            let (first, rest) = (stored.contents.len(), whole.len());
+            if first > 0 {
+                whole.view(..first)?.write(stored.contents)?;
+            }
+            if first < rest {
+                whole.view(first..)?.fill(0)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Places in words and argument blocks that the last launch stored.
     pub fn stored(&self) -> usize {
         self.stored

@@ -3,13 +3,14 @@
 #![allow(unsafe_code, reason = "launches kernels, which are foreign code")]
 
 use hcq_std::{
-    Arg, Buffer, Device, Error, Graph, GraphBuilder, GraphOptions, Grid, QueueKind, Ran, Run,
-    Touch, View,
+    Arg, Buffer, BufferRole, Device, Error, Graph, GraphBuilder, GraphOptions, Grid, QueueKind,
+    Ran, Run, Touch, View,
 };
 
 use super::context::{Context, device_failure};
 use super::load::Buffers;
 use super::programs::Programs;
+use crate::data::input::Origin;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::job::{Launch, Work};
@@ -219,6 +220,40 @@ fn view(buffers: &Buffers, slice: &Slice) -> Recorded<View<u8>> {
 
 fn grid(launch: &Launch) -> Grid {
     Grid::new(launch.groups, launch.local).local_memory(launch.local_memory)
+}
+
+/// The job as an image. Its outputs are the buffers that the job keeps; what else tasks write begins with what the job says.
+pub(super) fn image(
+    context: &Context<'_>,
+    programs: &Programs,
+    checked: &[Checked],
+    buffers: &Buffers,
+) -> Result<Vec<u8>> {
+    let mut builder = builder(context, programs, checked, buffers)?;
+    let parts = buffers.list.iter().zip(context.inputs);
+    let parts = parts.zip(&context.job.buffers).enumerate();
+    for (index, ((buffer, input), declared)) in parts {
+        let mut accesses = checked.iter().flat_map(|c| &c.plan.accesses);
+        if !accesses.clone().any(|a| a.buffer == index) {
+            continue;
+        }
+        let is_written = accesses.any(|a| a.buffer == index && a.mode == Mode::Write);
+        let is_kept = context.job.outputs.iter().any(|o| o.buffer == index);
+        // Memory begins with zeros anyway.
+        let is_zero = matches!(input.origin, Origin::Fill(fill) if fill.is_zero());
+        let role = match (is_written, is_kept, is_zero) {
+            (true, true, true) => BufferRole::Output,
+            (true, false, true) => BufferRole::Scratch,
+            (true, _, false) => BufferRole::InOut,
+            (false, ..) => BufferRole::Input,
+        };
+        let shaped = crate::image::buffer_name(&declared.name, input, is_kept || !is_written);
+        builder
+            .describe(buffer, &shaped, role)
+            .map_err(|e| device_failure(&e))?;
+    }
+    let image = builder.image(&GraphOptions::default());
+    image.map_err(|e| graph_failure(context, &e).into())
 }
 
 /// Names of the devices, for reports.

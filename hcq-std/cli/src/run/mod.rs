@@ -50,7 +50,21 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Report> {
     let inputs = input::open_all(&job)?;
     let outputs = Outputs::reserve(&job, &inputs, args)?;
 
-    let devices = open(args.device.as_deref(), &job)?;
+    let asked = match args.devices.as_slice() {
+        [] => None,
+        [one] => Some(one.as_str()),
+        _ => {
+            let what = "several devices for a job are named in the job file";
+            return Err(Failure::usage(what)
+                .help("add them to its table [devices]")
+                .into());
+        }
+    };
+    if args.out.is_some() {
+        let what = "--out is for images; a job's outputs are named in its file";
+        return Err(Failure::usage(what).into());
+    }
+    let devices = open(asked, &job)?;
     let Some(device) = devices.first() else {
         return Err(Failure::usage("the job has no device").into());
     };
@@ -125,7 +139,7 @@ fn run_on(
         let what = "a job of several devices runs as a graph only";
         return Err(Failure::usage(what).help("leave out --no-graph").into());
     }
-    let programs = Programs::load(context)?;
+    let programs = Programs::load(context, false)?;
     let checked = check_tasks(job, context.inputs, &programs)?;
     let plan = if args.no_graph {
         Some(place(device, job, &checked)?)
@@ -185,6 +199,49 @@ fn run_on(
     };
     outputs.write(context, &buffers, &mut report)?;
     Ok(report)
+}
+
+/// A job as an image.
+pub struct Built {
+    /// The image.
+    pub bytes: Vec<u8>,
+    /// Names of the devices that it was built on.
+    pub devices: String,
+    /// Tasks.
+    pub tasks: usize,
+}
+
+/// Records a job into an image, with its programs and what its buffers begin with.
+pub fn image(path: &std::path::Path, device: Option<&str>, interrupt: &Interrupt) -> Result<Built> {
+    let job = Job::read(path)?;
+    let inputs = input::open_all(&job)?;
+    let devices = open(device, &job)?;
+    let Some(first) = devices.first() else {
+        return Err(Failure::usage("the job has no device").into());
+    };
+    let context = Context {
+        devices: &devices,
+        device: first,
+        job: &job,
+        inputs: &inputs,
+        interrupt,
+    };
+    let built = image_on(&context);
+    close(devices, built)
+}
+
+fn image_on(context: &Context<'_>) -> Result<Built> {
+    // Shared objects are read once more when the image is made.
+    let programs = Programs::load(context, true)?;
+    let checked = check_tasks(context.job, context.inputs, &programs)?;
+    check_queues(context, &checked)?;
+    let buffers = Buffers::load(context, &checked, false)?;
+    let bytes = graph::image(context, &programs, &checked, &buffers)?;
+    Ok(Built {
+        bytes,
+        devices: graph::names(context.devices),
+        tasks: context.job.tasks.len(),
+    })
 }
 
 /// A job's tasks, ready to be launched.

@@ -24,14 +24,16 @@ pub(super) struct Programs {
     kernels: Vec<(Kernel, Option<Vec<Parameter>>)>,
     /// Per task, its kernel's index.
     of_task: Vec<Option<usize>>,
+    /// Keeps the files of what was compiled.
+    _compiler: Option<Compiler>,
 }
 
 impl Programs {
     /// Compiles, loads and looks up; every mistake is reported. What was compiled is loaded when this returns, and
-    /// its files are gone: nothing stays behind, however the run ends.
-    pub(super) fn load(context: &Context<'_>) -> Result<Self> {
+    /// its files are gone, unless they are to be kept: nothing stays behind, however the run ends.
+    pub(super) fn load(context: &Context<'_>, keep: bool) -> Result<Self> {
         let job = context.job;
-        let modules = load_modules(context)?;
+        let (modules, compiler) = load_modules(context)?;
         let mut failures = Vec::new();
         let mut kernels = Vec::new();
         let mut known: HashMap<(usize, usize, &str), usize> = HashMap::new();
@@ -66,7 +68,11 @@ impl Programs {
             of_task.push(index);
         }
         Failures::check(failures)?;
-        Ok(Self { kernels, of_task })
+        Ok(Self {
+            kernels,
+            of_task,
+            _compiler: compiler.filter(|_| keep),
+        })
     }
 
     /// The kernel of a task; `None` for copies.
@@ -111,8 +117,11 @@ fn for_target(path: &Path, target: &str) -> PathBuf {
     }
 }
 
+/// Programs by their place in the job and the device that they are loaded on.
+type Modules = BTreeMap<(usize, usize), Module>;
+
 /// The programs that tasks need, by program and device.
-fn load_modules(context: &Context<'_>) -> Result<BTreeMap<(usize, usize), Module>> {
+fn load_modules(context: &Context<'_>) -> Result<(Modules, Option<Compiler>)> {
     let (job, interrupt) = (context.job, context.interrupt);
     let compiler = if job.programs.iter().any(|p| p.kind == ProgramKind::C) {
         Some(Compiler::from_environment()?)
@@ -189,7 +198,7 @@ fn load_modules(context: &Context<'_>) -> Result<BTreeMap<(usize, usize), Module
         }
     }
     Failures::check(failures)?;
-    Ok(modules)
+    Ok((modules, compiler))
 }
 
 fn parameter(argument: &ArgInfo) -> Parameter {
