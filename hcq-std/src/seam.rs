@@ -239,6 +239,23 @@ pub trait System: Send + Sync + fmt::Debug {
     /// The kernel's number; [`Errno::NOMEM`] when there is no memory of that size.
     unsafe fn mmap(&self, request: &MapRequest<'_>) -> Result<NonNull<u8>, Errno>;
 
+    /// Reserves an address range, from `near` on if nothing is there, else wherever there is room. What a system without a say in
+    /// addresses makes of it is the latter.
+    ///
+    /// # Errors
+    /// The kernel's number.
+    fn reserve(&self, near: usize, len: usize) -> Result<NonNull<u8>, Errno> {
+        let _ = near;
+        let request = MapRequest {
+            len,
+            protection: Protection::None,
+            file: None,
+            fixed: None,
+        };
+        // SAFETY: no fixed address.
+        unsafe { self.mmap(&request) }
+    }
+
     /// Ends a mapping.
     ///
     /// # Safety
@@ -394,6 +411,15 @@ impl System for Linux {
             }
         };
         Ok(mapped?.cast())
+    }
+
+    fn reserve(&self, near: usize, len: usize) -> Result<NonNull<u8>, Errno> {
+        use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+        let len = NonZeroUsize::new(len).ok_or(Errno::INVAL)?;
+        let (at, flags) = (NonZeroUsize::new(near), MapFlags::MAP_PRIVATE);
+        // SAFETY: new memory. Without `MAP_FIXED` the address is a wish, and nothing that is there is replaced.
+        let start = unsafe { mmap_anonymous(at, len, ProtFlags::PROT_NONE, flags) }?;
+        Ok(start.cast())
     }
 
     unsafe fn munmap(&self, address: NonNull<u8>, len: usize) -> Result<(), Errno> {

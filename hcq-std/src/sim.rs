@@ -168,6 +168,10 @@ impl System for SimSystem {
         Ok(start)
     }
 
+    fn reserve(&self, near: usize, len: usize) -> Result<NonNull<u8>, Errno> {
+        Linux.reserve(near, len)
+    }
+
     unsafe fn munmap(&self, address: NonNull<u8>, len: usize) -> Result<(), Errno> {
         let mut mapped = lock(&self.mapped);
         if mapped.remove(&address.as_ptr().addr()).is_none() {

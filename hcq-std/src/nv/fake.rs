@@ -256,7 +256,10 @@ impl System for Fake {
 
     unsafe fn mmap(&self, request: &MapRequest<'_>) -> Result<NonNull<u8>, Errno> {
         let mut state = self.state();
-        assert!(request.fixed.is_none());
+        if let Some(at) = request.fixed {
+            let at = at.as_ptr().addr();
+            assert_eq!(state.mappings.get(&at), Some(&request.len), "not reserved");
+        }
         let memory = request.file.map(|(file, offset)| {
             assert_eq!(offset, 0);
             state
@@ -273,7 +276,7 @@ impl System for Fake {
             len: request.len,
             protection: Protection::ReadWrite,
             file: None,
-            fixed: None,
+            fixed: request.fixed,
         };
         // SAFETY: this function's contract.
         let start = unsafe { Linux.mmap(&plain) }?;
@@ -282,6 +285,16 @@ impl System for Fake {
         if let Some(memory) = memory {
             state.mapped.insert(memory, at);
         }
+        Ok(start)
+    }
+
+    fn reserve(&self, near: usize, len: usize) -> Result<NonNull<u8>, Errno> {
+        let mut state = self.state();
+        if state.count(Counted::Mmap).is_some() {
+            return Err(Errno::NOMEM);
+        }
+        let start = Linux.reserve(near, len)?;
+        state.mappings.insert(start.as_ptr().addr(), len);
         Ok(start)
     }
 

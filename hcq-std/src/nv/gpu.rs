@@ -15,7 +15,7 @@ use super::root::{Object, Root};
 use crate::Error;
 use crate::clock::{Calibration, Clocks, Track};
 use crate::heap::lock;
-use crate::seam::{MapRequest, Protection, System};
+use crate::seam::{Errno, MapRequest, Protection, System};
 
 /// Addresses of a GPU's address space: all but what nobody should use.
 const VA_START: u64 = 0x1000;
@@ -37,25 +37,39 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps a file's start, or zeroed private memory.
+    /// Maps a file's start, or zeroed private memory: at `near` if nothing is there.
     pub(super) fn new(
         system: &Arc<dyn System>,
         file: Option<&File>,
         len: usize,
-    ) -> Result<Self, crate::seam::Errno> {
+        near: Option<u64>,
+    ) -> Result<Self, Errno> {
+        let room = near.and_then(|near| Self::room(system, len, near));
         let request = MapRequest {
             len,
             protection: Protection::ReadWrite,
             file: file.map(|file| (file.handle(), 0)),
-            fixed: None,
+            fixed: room.as_ref().map(|room| room.start),
         };
-        // SAFETY: no fixed address.
+        // SAFETY: a fixed range is the one reserved just now, which nobody knows.
         let start = unsafe { system.mmap(&request) }?;
-        Ok(Self {
+        Ok(room.unwrap_or_else(|| Self {
             system: Arc::clone(system),
             start,
             len,
-        })
+        }))
+    }
+
+    /// Exactly these addresses, reserved, if they are to be had.
+    fn room(system: &Arc<dyn System>, len: usize, near: u64) -> Option<Self> {
+        let near = usize::try_from(near).ok()?;
+        let start = system.reserve(near, len).ok()?;
+        let room = Self {
+            system: Arc::clone(system),
+            start,
+            len,
+        };
+        (start.as_ptr().addr() == near).then_some(room)
     }
 
     pub(super) const fn start(&self) -> NonNull<u8> {
@@ -217,14 +231,9 @@ impl Gpu {
             .object(subdevice.handle(), class)
             .map_err(failed("RM_ALLOC of doorbells"))?;
         let bytes = nv::NVC361_NV_USERMODE__SIZE as usize;
-        let doorbells = map(
-            root,
-            &name,
-            &card,
-            device.handle(),
-            usermode.handle(),
-            bytes,
-        )?;
+        let mapped = open_file(root, &name, &card)?;
+        let place = (usermode.handle(), bytes, None);
+        let doorbells = map_through(root, &name, &mapped, device.handle(), place)?;
         Ok(Self {
             doorbells,
             _usermode: usermode,
@@ -282,16 +291,11 @@ impl Gpu {
         &self.doorbells
     }
 
-    /// Maps its own memory or registers for the host.
-    pub(super) fn map_own(&self, memory: u32, bytes: usize) -> Result<Mapping, Error> {
-        map(
-            &self.root,
-            &self.name,
-            &self.card,
-            self.device(),
-            memory,
-            bytes,
-        )
+    /// Maps its own memory for the host, at `near` if nothing is there.
+    pub(super) fn map_own(&self, memory: u32, bytes: usize, near: u64) -> Result<Mapping, Error> {
+        let file = open_file(&self.root, &self.name, &self.card)?;
+        let place = (memory, bytes, Some(near));
+        map_through(&self.root, &self.name, &file, self.device(), place)
     }
 
     /// Maps system memory that the driver allocated.
@@ -299,7 +303,13 @@ impl Gpu {
         let file = File::open(&self.root.system, super::process::CTL);
         let file =
             file.map_err(|errno| self.failed("open of a file to map", Refusal::System(errno)))?;
-        map_through(&self.root, &self.name, &file, self.device(), memory, bytes)
+        map_through(
+            &self.root,
+            &self.name,
+            &file,
+            self.device(),
+            (memory, bytes, None),
+        )
     }
 
     /// An error of this GPU's driver.
@@ -368,25 +378,12 @@ fn open_file(root: &Arc<Root>, name: &str, card: &Card) -> Result<File, Error> {
 }
 
 /// Maps memory through a file of its own, since each file takes one mapping.
-fn map(
-    root: &Arc<Root>,
-    name: &str,
-    card: &Card,
-    device: u32,
-    memory: u32,
-    bytes: usize,
-) -> Result<Mapping, Error> {
-    let file = open_file(root, name, card)?;
-    map_through(root, name, &file, device, memory, bytes)
-}
-
 fn map_through(
     root: &Arc<Root>,
     name: &str,
     file: &File,
     device: u32,
-    memory: u32,
-    bytes: usize,
+    (memory, bytes, near): (u32, usize, Option<u64>),
 ) -> Result<Mapping, Error> {
     let mut argument = nv::nv_ioctl_nvos33_parameters_with_fd {
         params: nv::NVOS33_PARAMETERS {
@@ -410,7 +407,7 @@ fn map_through(
         }
     };
     call::ask(&*root.system, root.ctl.handle(), &mut argument).map_err(failed("RM_MAP_MEMORY"))?;
-    let mapping = Mapping::new(&root.system, Some(file), bytes);
+    let mapping = Mapping::new(&root.system, Some(file), bytes, near);
     mapping.map_err(|errno| failed("mmap")(Refusal::System(errno)))
 }
 

@@ -9,7 +9,7 @@ use hcq_uapi::nv::{self, AllocFlags};
 use super::advice;
 use super::call::Refusal;
 use super::gpu::{Gpu, Mapping};
-use super::root::{Object, Range};
+use super::root::{Addresses, Object, Range};
 use crate::Error;
 use crate::seam::{Errno, page_bytes};
 
@@ -132,10 +132,15 @@ impl Bo {
         let object = root.object_with(gpu.device(), class, &mut params);
         let object =
             object.map_err(|refusal| refused(gpu, "RM_ALLOC of device memory", bytes, refusal))?;
-        let range = range(gpu, &object, bytes, page)?;
+        let addresses = root.addresses(bytes, page).ok_or(Error::OutOfMemory {
+            bytes,
+            errno: Errno::NOMEM,
+        })?;
+        let range = place(gpu, &object, addresses)
+            .map_err(|(operation, refusal)| refused(gpu, operation, bytes, refusal))?;
         let mapping = if request.host_visible {
             let len = usize::try_from(bytes).map_err(|_| too_large)?;
-            Some(gpu.map_own(object.handle(), len)?)
+            Some(gpu.map_own(object.handle(), len, range.start())?)
         } else {
             None
         };
@@ -159,10 +164,14 @@ impl Bo {
         };
         let len = bytes.max(1).checked_next_multiple_of(page_bytes());
         let len = len.ok_or(out(Errno::NOMEM))?;
-        let memory = Mapping::new(&gpu.root().system, None, len).map_err(out)?;
+        let addresses = gpu.root().addresses(len as u64, page_bytes() as u64);
+        let addresses = addresses.ok_or(out(Errno::NOMEM))?;
+        // Where GPUs see it, so that other devices of the process may see it at one address.
+        let near = Some(addresses.start());
+        let memory = Mapping::new(&gpu.root().system, None, len, near).map_err(out)?;
         let start = memory.start();
         // SAFETY: mapped just now, and kept behind the object by the order of the fields; nobody has a reference to it.
-        let described = unsafe { describe(gpu, start, len as u64) };
+        let described = unsafe { describe(gpu, start, len as u64, addresses) };
         let (object, range) = described
             .map_err(|(operation, refusal)| refused(gpu, operation, len as u64, refusal))?;
         Ok(Self {
@@ -198,8 +207,13 @@ impl Bo {
         })?;
         // SAFETY: the same page, which is mapped.
         let start = unsafe { cpu.sub(before) };
+        let out = Error::OutOfMemory {
+            bytes: bytes as u64,
+            errno: Errno::NOMEM,
+        };
+        let addresses = gpu.root().addresses(len as u64, page as u64).ok_or(out)?;
         // SAFETY: the caller's promise.
-        let described = unsafe { describe(gpu, start, len as u64) };
+        let described = unsafe { describe(gpu, start, len as u64, addresses) };
         let (object, range) = described.map_err(|(operation, refusal)| {
             refusal.of(gpu.name(), operation, advice::host_memory(refusal))
         })?;
@@ -303,6 +317,7 @@ unsafe fn describe(
     gpu: &Arc<Gpu>,
     start: NonNull<u8>,
     bytes: u64,
+    addresses: Addresses,
 ) -> Result<(Object, Range), (&'static str, Refusal)> {
     let address = start.as_ptr().expose_provenance() as u64;
     // SAFETY: this function's contract.
@@ -311,29 +326,21 @@ unsafe fn describe(
             .describe(gpu.file(), gpu.device(), address, bytes)
     };
     let object = object.map_err(|refusal| ("RM_ALLOC_MEMORY of host memory", refusal))?;
-    let range = place(gpu, &object, bytes, page_bytes() as u64)?;
+    let range = place(gpu, &object, addresses)?;
     Ok((object, range))
 }
 
-/// Addresses for memory, mapped to its GPU.
+/// Memory at addresses, mapped to its GPU.
 fn place(
     gpu: &Gpu,
     object: &Object,
-    bytes: u64,
-    align: u64,
+    addresses: Addresses,
 ) -> Result<Range, (&'static str, Refusal)> {
-    let none = || ("room for addresses", Refusal::System(Errno::NOMEM));
-    let addresses = gpu.root().addresses(bytes, align).ok_or_else(none)?;
     let range = Range::new(addresses).map_err(|refusal| ("UVM_CREATE_EXTERNAL_RANGE", refusal))?;
     range
         .map(object.handle(), gpu.uuid())
         .map_err(|refusal| ("UVM_MAP_EXTERNAL_ALLOCATION", refusal))?;
     Ok(range)
-}
-
-fn range(gpu: &Gpu, object: &Object, bytes: u64, align: u64) -> Result<Range, Error> {
-    place(gpu, object, bytes, align)
-        .map_err(|(operation, refusal)| refused(gpu, operation, bytes, refusal))
 }
 
 /// Memory that was refused: because of its amount, or for another reason.
