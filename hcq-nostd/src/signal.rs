@@ -127,6 +127,7 @@ impl<'m> Signal<'m> {
     ///
     /// # Errors
     /// [`SignalError::Misaligned`], [`SignalError::TooSmall`].
+    #[inline]
     pub fn at(words: SharedWords<'m>, index: usize, width: Width) -> Result<Self, SignalError> {
         let have = words.len() / 2;
         let too_small = SignalError::TooSmall {

@@ -1,129 +1,151 @@
 //! Sorting that cannot panic: the standard library's sort may, on an order that contradicts itself.
 //!
-//! [`in_place`] needs no memory; [`with_spare`] is faster, keeps equal items in order, and needs as much again.
+//! Both keep equal items in order. [`in_place`] needs no memory; [`with_spare`] needs as much again, and is faster where
+//! items come in no order at all.
 
 /// Swaps two items; nothing if one of them does not exist.
-pub(crate) fn swap<T>(items: &mut [T], a: usize, b: usize) {
+fn swap<T>(items: &mut [T], a: usize, b: usize) {
     if a < items.len() && b < items.len() {
         items.swap(a, b);
     }
 }
 
-/// Sorts in place by a key: quicksort, and heapsort where that goes astray. Items are often in order, which is seen first.
-pub(crate) fn in_place<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
-    if items.is_sorted_by_key(&key) {
-        return;
-    }
-    let turns = items.len().checked_ilog2().unwrap_or(0).saturating_mul(2);
-    quick(items, &key, turns);
-}
-
-/// So few are sorted by insertion.
-const FEW: usize = 12;
-
-fn quick<T, K: Ord>(mut items: &mut [T], key: &impl Fn(&T) -> K, mut turns: u32) {
-    while items.len() > FEW {
-        let Some(left) = turns.checked_sub(1) else {
-            return heap(items, key);
-        };
-        turns = left;
-        let at = partition(items, key);
-        let Some((low, rest)) = items.split_at_mut_checked(at) else {
+/// The items from `first` on come first, all in their order.
+fn rotate<T>(mut items: &mut [T], mut first: usize) {
+    while let Some(rest) = items.len().checked_sub(first).filter(|rest| *rest > 0)
+        && first > 0
+    {
+        // The shorter part changes places with the far end of the longer one, and is where it belongs.
+        let few = first.min(rest);
+        let apart = items.len().saturating_sub(few);
+        let (Some((near, _)), far) = items
+            .split_at_mut_checked(apart)
+            .map_or((None, None), |(a, b)| {
+                (a.split_at_mut_checked(few), Some(b))
+            })
+        else {
             return;
         };
-        let Some((_, high)) = rest.split_first_mut() else {
-            return;
-        };
-        // The shorter part first: so the stack stays as deep as the length has bits.
-        if low.len() < high.len() {
-            quick(low, key, turns);
-            items = high;
+        for (a, b) in near.iter_mut().zip(far.unwrap_or_default()) {
+            core::mem::swap(a, b);
+        }
+        items = if first <= rest {
+            items.get_mut(..apart).unwrap_or_default()
         } else {
-            quick(high, key, turns);
-            items = low;
-        }
-    }
-    for i in 1..items.len() {
-        for j in (1..=i).rev() {
-            let pair = (items.get(j.saturating_sub(1)), items.get(j));
-            if pair.0.map(key) <= pair.1.map(key) {
-                break;
-            }
-            swap(items, j.saturating_sub(1), j);
-        }
-    }
-}
-
-/// Moves the smaller items before, and the greater ones behind one of them; returns its place.
-fn partition<T, K: Ord>(items: &mut [T], key: &impl Fn(&T) -> K) -> usize {
-    let last = items.len().saturating_sub(1);
-    // The middle one of three, so that what is nearly in order stays cheap.
-    let (a, b, c) = (items.first(), items.get(last / 2), items.get(last));
-    let (a, b, c) = (a.map(key), b.map(key), c.map(key));
-    let middle = if (a < b) == (b < c) {
-        last / 2
-    } else if (b < a) == (a < c) {
-        0
-    } else {
-        last
-    };
-    swap(items, 0, middle);
-    let Some(pivot) = items.first().map(key) else {
-        return 0;
-    };
-    let (mut i, mut j) = (1, last);
-    loop {
-        while i <= j && items.get(i).is_some_and(|x| key(x) < pivot) {
-            i += 1;
-        }
-        while i <= j && items.get(j).is_some_and(|x| key(x) > pivot) {
-            j = j.saturating_sub(1);
-        }
-        if i >= j {
-            break;
-        }
-        swap(items, i, j);
-        (i, j) = (i + 1, j.saturating_sub(1));
-    }
-    // Now all up to `j` are at most the pivot, unless `i` stopped on one that equals it.
-    swap(items, 0, j);
-    j
-}
-
-fn heap<T, K: Ord>(items: &mut [T], key: &impl Fn(&T) -> K) {
-    let n = items.len();
-    for root in (0..n / 2).rev() {
-        sift(items, root, key);
-    }
-    for last in (1..n).rev() {
-        swap(items, 0, last);
-        sift(items.get_mut(..last).unwrap_or_default(), 0, key);
-    }
-}
-
-/// Moves the item at `root` down until none below it is greater.
-fn sift<T, K: Ord>(heap: &mut [T], mut root: usize, key: &impl Fn(&T) -> K) {
-    loop {
-        let left = root.saturating_mul(2).saturating_add(1);
-        let right = left.saturating_add(1);
-        let (Some(top), Some(l)) = (heap.get(root), heap.get(left)) else {
-            return;
+            first = first.saturating_sub(rest);
+            items.get_mut(few..).unwrap_or_default()
         };
-        let l = key(l);
-        let (child, greatest) = match heap.get(right).map(key).filter(|r| *r > l) {
-            Some(r) => (right, r),
-            None => (left, l),
-        };
-        if key(top) >= greatest {
-            return;
-        }
-        swap(heap, root, child);
-        root = child;
     }
 }
 
 /// Runs of this length are sorted by insertion.
 const RUN: usize = 8;
+
+/// Sorts in place by a key. Made for what comes in order, or in a few orders that take turns: blocks change places then,
+/// and few of them. What comes in no order takes the square of the logarithm times as long.
+pub(crate) fn in_place<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
+    if items.is_sorted_by_key(&key) {
+        return;
+    }
+    let (runs, rest) = items.as_chunks_mut::<RUN>();
+    for run in runs.iter_mut().map(<[T; RUN]>::as_mut_slice).chain([rest]) {
+        for i in 1..run.len() {
+            for j in (1..=i).rev() {
+                let before = j.saturating_sub(1);
+                if run.get(before).map(&key) <= run.get(j).map(&key) {
+                    break;
+                }
+                swap(run, before, j);
+            }
+        }
+    }
+    let depth = usize::BITS.saturating_mul(3);
+    let mut width = RUN;
+    while width < items.len() {
+        let pair = width.saturating_mul(2);
+        let mut left = &mut *items;
+        while left.len() > width {
+            let n = pair.min(left.len());
+            let Some((two, others)) = left.split_at_mut_checked(n) else {
+                break;
+            };
+            merge_in_place(two, width, &key, depth);
+            left = others;
+        }
+        width = pair;
+    }
+}
+
+/// Merges the first `middle` items with the others; both are in order. Each turn leaves at most three quarters in one
+/// piece, so that `depth` ends an order that contradicts itself, and no other.
+fn merge_in_place<T, K: Ord>(items: &mut [T], middle: usize, key: &impl Fn(&T) -> K, depth: u32) {
+    let Some(depth) = depth.checked_sub(1) else {
+        return;
+    };
+    let Some((low, high)) = items.split_at_checked(middle) else {
+        return;
+    };
+    let (Some(last), Some(first)) = (low.last().map(key), high.first().map(key)) else {
+        return;
+    };
+    if last <= first {
+        return;
+    }
+    // What is in its place already.
+    let skip = low.partition_point(|x| key(x) <= first);
+    let take = high.partition_point(|x| key(x) < last);
+    let (low, high) = (
+        low.get(skip..).unwrap_or_default(),
+        high.get(..take).unwrap_or_default(),
+    );
+    let (of_low, of_high) = if low.len() >= high.len() {
+        let at = low.len() / 2;
+        let pivot = low.get(at).map(key);
+        let below = |x: &T| Some(key(x)) < pivot;
+        (at, high.partition_point(below))
+    } else {
+        let at = high.len() / 2;
+        let pivot = high.get(at).map(key);
+        let upto = |x: &T| Some(key(x)) <= pivot;
+        (low.partition_point(upto), at)
+    };
+    let (mine, all) = (low.len(), low.len().saturating_add(high.len()));
+    let Some(items) = items.get_mut(skip..skip.saturating_add(all)) else {
+        return;
+    };
+    let between = of_low..mine.saturating_add(of_high);
+    rotate(
+        items.get_mut(between).unwrap_or_default(),
+        mine.saturating_sub(of_low),
+    );
+    if let Some((low, high)) = items.split_at_mut_checked(of_low.saturating_add(of_high)) {
+        merge_in_place(low, of_low, key, depth);
+        merge_in_place(high, mine.saturating_sub(of_low), key, depth);
+    }
+}
+
+/// Moves the items of which this holds to the front, without changing the order of these or of the others. Returns their
+/// number. Few swaps if they come in few blocks.
+pub(crate) fn to_front<T>(items: &mut [T], is: &impl Fn(&T) -> bool) -> usize {
+    let first = items.iter().take_while(|x| is(x)).count();
+    let items = items.get_mut(first..).unwrap_or_default();
+    let others = items.iter().take_while(|x| !is(x)).count();
+    if others == items.len() {
+        return first;
+    }
+    // In two halves, of which the first one begins with others, and both are shorter.
+    let middle = others.max(items.len() / 2);
+    let Some((low, high)) = items.split_at_mut_checked(middle) else {
+        return first;
+    };
+    let (of_low, of_high) = (to_front(low, is), to_front(high, is));
+    let end = middle.saturating_add(of_high);
+    rotate(
+        items.get_mut(of_low..end).unwrap_or_default(),
+        middle.saturating_sub(of_low),
+    );
+    first.saturating_add(of_low).saturating_add(of_high)
+}
 
 /// Sorts by a key, with as much spare memory. `None` if there is less, and then nothing has changed.
 pub(crate) fn with_spare<T: Copy, K: Ord>(
@@ -216,7 +238,7 @@ mod tests {
     use std::vec::Vec;
 
     /// A sorted list that holds what this one does.
-    fn sorted(items: &[u32], by: impl Fn(&mut [u32])) {
+    fn is_sorted(items: &[u32], by: impl Fn(&mut [u32])) {
         let (mut mine, mut want) = (items.to_vec(), items.to_vec());
         want.sort_unstable();
         by(&mut mine);
@@ -224,24 +246,52 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_lead_quicksort_astray() {
+    fn shapes_that_lead_sorts_astray() {
         let n = if cfg!(miri) { 60 } else { 3000u32 };
-        let shapes: [fn(u32, u32) -> u32; 6] = [
+        let shapes: [fn(u32, u32) -> u32; 8] = [
             |i, n| n - i,
             |_, _| 7,
             |i, _| i % 3,
             |i, n| i.min(n - i),
             |i, n| if i % 2 == 0 { i } else { n - i },
+            |i, n| i % 3 * n + i,
+            |i, n| (i + n / 3) % n.max(1),
             |i, _| i.wrapping_mul(0x9e37_79b9) >> 7,
         ];
         for shape in shapes {
             for n in [n, n - 1, 13, 14, 25] {
                 let items: Vec<u32> = (0..n).map(|i| shape(i, n)).collect();
-                sorted(&items, |i| in_place(i, |x| *x));
-                sorted(&items, |i| heap(i, &|x: &u32| *x));
-                sorted(&items, |i| quick(i, &|x: &u32| *x, 3));
+                is_sorted(&items, |i| in_place(i, |x| *x));
+                // Equal ones keep their order.
+                let mut pairs: Vec<(u32, u32)> = items.iter().map(|i| i % 16).zip(0..).collect();
+                in_place(&mut pairs, |x| x.0);
+                assert!(pairs.is_sorted());
             }
         }
+    }
+
+    #[test]
+    fn what_comes_to_the_front_keeps_its_order() {
+        let bits = if cfg!(miri) { 6 } else { 11 };
+        for len in 0..=bits {
+            for set in 0..1u32 << len {
+                let mut items: Vec<u32> = (0..len).collect();
+                let is = |i: &u32| set >> i & 1 == 1;
+                let (mine, others): (Vec<u32>, Vec<u32>) = items.iter().copied().partition(is);
+                assert_eq!(to_front(&mut items, &is), mine.len());
+                assert_eq!(items, [mine, others].concat(), "{set:#b}");
+            }
+        }
+        let n = if cfg!(miri) { 100 } else { 10_000u32 };
+        let mut items: Vec<u32> = (0..n).collect();
+        assert_eq!(to_front(&mut items, &|i| i % 2 == 1), n as usize / 2);
+        assert!(
+            items
+                .iter()
+                .take(n as usize / 2)
+                .copied()
+                .eq((0..n / 2).map(|i| 2 * i + 1))
+        );
     }
 
     #[test]

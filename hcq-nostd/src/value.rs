@@ -281,6 +281,7 @@ impl Fit {
     }
 
     /// Checks all but the number of bits.
+    #[inline]
     const fn check_rest(self, value: u64) -> Result<(), Misfit> {
         if value & low_mask(self.align_log2) != 0 {
             return Err(Misfit::Misaligned {
@@ -311,7 +312,15 @@ impl Fit {
     /// Checks `x * scale + add` without wrapping: a sum that leaves 64 bits does not come back in as a small number.
     /// With 64 bits allowed and no limit, wrapping is the arithmetic asked for. Where negative numbers fit, `x` may itself
     /// be the two's complement of one.
+    #[inline]
     pub(crate) fn check_affine(self, x: u64, scale: u64, add: u64) -> Result<(), Misfit> {
+        if scale == 1 && add == 0 {
+            return self.check(x);
+        }
+        self.check_adjusted(x, scale, add)
+    }
+
+    fn check_adjusted(self, x: u64, scale: u64, add: u64) -> Result<(), Misfit> {
         let value = x.wrapping_mul(scale).wrapping_add(add);
         if self.bits < 64 || self.most != u64::MAX {
             // `add` and `scale` may be two's complements of small negative numbers.

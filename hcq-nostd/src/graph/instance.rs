@@ -2,7 +2,7 @@
 
 use super::error::{BindError, LaunchError, Memory};
 use super::view::{Graph, Of, QueueRecord};
-use crate::mem::{Region, SharedWords};
+use crate::mem::{Region, SharedWords, consume_fence};
 use crate::patch::Patcher;
 use crate::plan::Engine;
 use crate::signal::{Signal, Width};
@@ -71,7 +71,14 @@ pub struct DeviceTimelines<'a, 'm, P> {
 }
 
 impl<P: Policy> Timelines for DeviceTimelines<'_, '_, P> {
+    #[inline]
     fn is_complete(&mut self, device: u16, point: Point) -> Result<bool, WaitError> {
+        if let Some(t) = self.timelines.get_mut(usize::from(device))
+            && t.is_complete(point) == Ok(true)
+        {
+            consume_fence();
+            return Ok(true);
+        }
         self.wait(device, point, 0)
             .map(|()| true)
             .or_else(|e| match e {
@@ -531,21 +538,19 @@ impl<'i, 'm> Idle<'i, 'm> {
             if !d.takes_part() {
                 continue;
             }
-            for (of, value) in [
-                (Of::WaitAddress, e.wait.address),
-                (Of::WaitValue, e.wait.value),
-                (Of::SignalAddress, e.signal.address),
-                (Of::SignalValue, e.signal.value),
-            ] {
-                let none = Var::new(u32::MAX);
-                patcher.set(vars.timeline(device, of).unwrap_or(none), value)?;
+            // As many as `PER_DEVICE`, and in the order of `Of`; `check` saw that the table has them.
+            let first = vars.timeline(device, Of::WaitAddress);
+            let (wait, signal) = (e.wait, e.signal);
+            let values = [wait.address, wait.value, signal.address, signal.value];
+            if let Some(first) = first {
+                patcher.set_own(first, values);
             }
         }
         let stored = patcher.apply(instance.regions)?;
         for slot in 0..instance.graph.resets() as usize {
-            // Inside, as `bind` has seen.
-            if let Ok(signal) = Signal::at(instance.signals, slot, Width::W64) {
-                signal.word().store(0);
+            // A signal's value is its first word. Inside, as `bind` has seen.
+            if let Some((value, _)) = instance.signals.get(2 * slot) {
+                value.store(0);
             }
         }
         Ok(Launch {

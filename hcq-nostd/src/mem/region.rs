@@ -384,6 +384,20 @@ pub(crate) mod scatter {
     #[inline]
     pub(crate) unsafe fn plain(region: &mut Region<'_>, offsets: &[u32], value: u64) {
         let base: NonNull<u64> = region.cpu.cast();
+        match *offsets {
+            // SAFETY: this function's contract.
+            [offset] => unsafe { one(base, offset, value) },
+            // SAFETY: this function's contract.
+            _ => unsafe { many(base, offsets, value) },
+        }
+    }
+
+    /// [`plain`] of many sites, apart, so that the loop has all registers.
+    ///
+    /// # Safety
+    /// P1 and P2 as for [`plain`].
+    #[inline(never)]
+    unsafe fn many(base: NonNull<u64>, offsets: &[u32], value: u64) {
         let store = |offset: u32| {
             // SAFETY: inside by P1.
             let p = unsafe { base.add(offset as usize) };
@@ -411,33 +425,50 @@ pub(crate) mod scatter {
     #[inline]
     pub(crate) unsafe fn plain_each(region: &mut Region<'_>, offsets: &[u32], values: &[u64]) {
         let base: NonNull<u64> = region.cpu.cast();
-        let store = |offset: u32, value: u64| {
-            // SAFETY: inside by P1.
-            let p = unsafe { base.add(offset as usize) };
-            // SAFETY: inside by P1, aligned by P2, writable by M1, ours by M2.
-            let cell = unsafe { VolatilePtr::new(p) };
-            cell.write(value);
-        };
-        let len = offsets.len().min(values.len());
-        let (Some(offsets), Some(values)) = (offsets.get(..len), values.get(..len)) else {
-            return;
-        };
-        let (eights, rest) = offsets.as_chunks::<8>();
-        let (eight_values, rest_values) = values.as_chunks::<8>();
+        for (&offset, &value) in offsets.iter().zip(values) {
+            // SAFETY: this function's contract.
+            unsafe { one(base, offset, value) };
+        }
+    }
+
+    /// The same for 64 of them.
+    ///
+    /// # Safety
+    /// P1 and P2 as for [`plain`].
+    #[inline]
+    pub(crate) unsafe fn plain_block(
+        region: &mut Region<'_>,
+        offsets: &[u32; 64],
+        values: &[u64; 64],
+    ) {
+        let base: NonNull<u64> = region.cpu.cast();
+        let (offsets, _) = offsets.as_chunks::<16>();
+        let (values, _) = values.as_chunks::<16>();
         // Spelled out: each offset and value is loaded right before its store, with no registers to spill.
-        for (o, v) in eights.iter().zip(eight_values) {
-            store(o[0], v[0]);
-            store(o[1], v[1]);
-            store(o[2], v[2]);
-            store(o[3], v[3]);
-            store(o[4], v[4]);
-            store(o[5], v[5]);
-            store(o[6], v[6]);
-            store(o[7], v[7]);
+        macro_rules! store {
+            ($o:ident $v:ident $($i:literal)*) => {
+                $(
+                    // SAFETY: this function's contract.
+                    unsafe { one(base, $o[$i], $v[$i]) };
+                )*
+            };
         }
-        for (&offset, &value) in rest.iter().zip(rest_values) {
-            store(offset, value);
+        for (o, v) in offsets.iter().zip(values) {
+            store!(o v 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         }
+    }
+
+    /// Stores `value` at `base + offset * 8`. `base` is a region's first byte.
+    ///
+    /// # Safety
+    /// P1 and P2 as for [`plain`].
+    #[inline(always)]
+    unsafe fn one(base: NonNull<u64>, offset: u32, value: u64) {
+        // SAFETY: inside by P1.
+        let p = unsafe { base.add(offset as usize) };
+        // SAFETY: inside by P1, aligned by P2, writable by M1, ours by M2.
+        let cell = unsafe { VolatilePtr::new(p) };
+        cell.write(value);
     }
 
     /// Stores a `T` at each byte offset.

@@ -1,84 +1,96 @@
-//! Which of 64 values changed: the inner loop of giving a graph all its inputs.
+//! New values for 64 variables, and which of them changed: the inner loop of giving a graph all its inputs.
 #![cfg_attr(
     all(target_arch = "x86_64", target_feature = "sse2"),
     allow(unsafe_code, reason = "calls vector instructions that the target has")
 )]
 
-/// Bit `i` is set if `old[i] != new[i]`, for the first 64 of the shorter slice.
+/// Makes the first 64 values of `old` those of `new`, as many as the shorter slice has. Bit `i` is set if the `i`th changed.
 #[inline]
-pub(super) fn changed(old: &[u64], new: &[u64]) -> u64 {
+pub(super) fn update(old: &mut [u64], new: &[u64]) -> u64 {
     let len = old.len().min(new.len()).min(64);
-    let (old, rest_old) = old.get(..len).unwrap_or_default().as_chunks::<8>();
-    let (new, rest_new) = new.get(..len).unwrap_or_default().as_chunks::<8>();
+    let (old, rest_old) = old.get_mut(..len).unwrap_or_default().as_chunks_mut::<16>();
+    let (new, rest_new) = new.get(..len).unwrap_or_default().as_chunks::<16>();
     let (mut bits, mut at) = (0, 0);
-    for (old, new) in old.iter().zip(new) {
-        bits |= changed8(old, new) << at;
-        at += 8;
+    for (old, new) in old.iter_mut().zip(new) {
+        bits |= update16(old, new) << at;
+        at += 16;
     }
-    for (old, new) in rest_old.iter().zip(rest_new) {
+    for (old, new) in rest_old.iter_mut().zip(rest_new) {
         bits |= u64::from(old != new) << at;
+        *old = *new;
         at += 1;
     }
     bits
 }
 
-/// Bit `i` is set if `old[i] != new[i]`.
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 #[inline]
-fn changed8(old: &[u64; 8], new: &[u64; 8]) -> u64 {
+fn update16(old: &mut [u64; 16], new: &[u64; 16]) -> u64 {
     // SAFETY: the target that this is compiled for has SSE2, by the condition above.
-    unsafe { changed_sse2(old, new) }
+    unsafe { update_sse2(old, new) }
 }
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 #[target_feature(enable = "sse2")]
 #[inline]
-fn changed_sse2(old: &[u64; 8], new: &[u64; 8]) -> u64 {
+fn update_sse2(old: &mut [u64; 16], new: &[u64; 16]) -> u64 {
     use core::arch::x86_64::{
-        __m128i, _mm_and_si128, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8,
-        _mm_packs_epi16, _mm_packs_epi32, _mm_shuffle_epi32,
+        __m128i, _mm_cmpeq_epi16, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8,
+        _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi8, _mm_storeu_si128,
     };
-    let (old, _) = old.as_chunks::<2>();
-    let (new, _) = new.as_chunks::<2>();
     let load = |two: &[u64; 2]| -> __m128i {
         // SAFETY: two values are 16 readable bytes; the load needs no alignment.
         unsafe { _mm_loadu_si128(core::ptr::from_ref(two).cast()) }
     };
-    // Two values at a time; every 32-bit lane of the result is all ones if its whole 64-bit value is equal.
-    let equal = |old: &[u64; 2], new: &[u64; 2]| -> __m128i {
-        let halves = _mm_cmpeq_epi32(load(old), load(new));
-        _mm_and_si128(halves, _mm_shuffle_epi32::<0b10_11_00_01>(halves))
+    let (before, _) = old.as_chunks_mut::<2>();
+    let (after, _) = new.as_chunks::<2>();
+    let ([o0, o1, o2, o3, o4, o5, o6, o7], [n0, n1, n2, n3, n4, n5, n6, n7]) = (before, after)
+    else {
+        return 0;
     };
-    let ([a, b, c, d], [e, f, g, h]) = (old, new) else {
-        return 0xff;
+    let after = [n0, n1, n2, n3, n4, n5, n6, n7].map(load);
+    let [n0, n1, n2, n3, n4, n5, n6, n7] = after;
+    // Two 32-bit lanes a value, all ones where they are equal; then two 16-bit lanes, then two bytes.
+    let four = |(oa, na): (&[u64; 2], __m128i), (ob, nb): (&[u64; 2], __m128i)| {
+        _mm_packs_epi32(_mm_cmpeq_epi32(load(oa), na), _mm_cmpeq_epi32(load(ob), nb))
     };
-    let first = _mm_packs_epi32(equal(a, e), equal(b, f));
-    let second = _mm_packs_epi32(equal(c, g), equal(d, h));
-    // Two 16-bit lanes a value, read as one 32-bit lane; then one 16-bit lane, then one byte.
-    let eight = _mm_packs_epi32(first, second);
-    let bytes = _mm_packs_epi16(eight, eight);
-    u64::from(!_mm_movemask_epi8(bytes).cast_unsigned() & 0xff)
+    let first = _mm_packs_epi16(four((o0, n0), (o1, n1)), four((o2, n2), (o3, n3)));
+    let second = _mm_packs_epi16(four((o4, n4), (o5, n5)), four((o6, n6), (o7, n7)));
+    // A value's two bytes read as one 16-bit lane, which is all ones if both are; then one byte, one bit.
+    let ones = _mm_set1_epi8(-1);
+    let (first, second) = (_mm_cmpeq_epi16(first, ones), _mm_cmpeq_epi16(second, ones));
+    let equal = _mm_movemask_epi8(_mm_packs_epi16(first, second));
+    let changed = u64::from(!equal.cast_unsigned() & 0xffff);
+    if changed != 0 {
+        for (to, from) in [o0, o1, o2, o3, o4, o5, o6, o7].into_iter().zip(after) {
+            // SAFETY: two values are 16 writable bytes; the store needs no alignment.
+            unsafe { _mm_storeu_si128(core::ptr::from_mut(to).cast(), from) };
+        }
+    }
+    changed
 }
 
-/// Bit `i` is set if `old[i] != new[i]`.
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 #[inline]
-fn changed8(old: &[u64; 8], new: &[u64; 8]) -> u64 {
+fn update16(old: &mut [u64; 16], new: &[u64; 16]) -> u64 {
     let mut bits = 0;
     for (bit, (o, n)) in old.iter().zip(new).enumerate() {
         bits |= u64::from(o != n) << bit;
+    }
+    if bits != 0 {
+        *old = *new;
     }
     bits
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{changed, changed8};
+    use super::{update, update16};
 
     #[test]
     fn every_set_of_changes() {
-        let old = [0, 1, u64::MAX, 1 << 32, 1 << 63, 5, 6, 7];
-        for set in (0..256u64).step_by(if cfg!(miri) { 17 } else { 1 }) {
+        let old: [u64; 16] = core::array::from_fn(|i| [0, 1, u64::MAX, 1 << 32, 1 << 63, 5][i % 6]);
+        for set in (0..1u64 << 16).step_by(if cfg!(miri) { 4099 } else { 7 }) {
             for flip in [1, 1 << 31, 1 << 32, 1 << 63, u64::MAX] {
                 let mut new = old;
                 for (i, v) in new.iter_mut().enumerate() {
@@ -86,7 +98,9 @@ mod tests {
                         *v ^= flip;
                     }
                 }
-                assert_eq!(changed8(&old, &new), set, "{flip:#x}");
+                let mut kept = old;
+                assert_eq!(update16(&mut kept, &new), set, "{flip:#x}");
+                assert_eq!(kept, new);
             }
         }
     }
@@ -95,12 +109,24 @@ mod tests {
     fn every_value_of_every_length_has_its_bit() {
         let old: [u64; 70] = core::array::from_fn(|i| i as u64);
         for len in (0..=70).step_by(if cfg!(miri) { 9 } else { 1 }) {
-            assert_eq!(changed(&old[..len], &old), 0);
+            let mut kept = old;
+            assert_eq!(update(&mut kept[..len], &old), 0);
             for i in 0..len.min(64) {
                 let mut new = old;
                 new[i] += 1;
-                assert_eq!(changed(&old[..len], &new), 1 << i);
+                let mut kept = old;
+                assert_eq!(update(&mut kept[..len], &new), 1 << i);
+                assert_eq!(kept, new);
             }
+            // The others stay as they are.
+            let mut kept = old;
+            update(&mut kept[..len], &[7; 70]);
+            assert!(
+                kept.iter()
+                    .zip(old)
+                    .enumerate()
+                    .all(|(i, (k, o))| { *k == if i < len.min(64) { 7 } else { o } })
+            );
         }
     }
 }

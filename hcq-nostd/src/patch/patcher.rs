@@ -1,7 +1,7 @@
 use super::compare;
 use super::formula::Store;
 use super::stores::{self, Checked};
-use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable, START_MASK};
+use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable, Run, START_MASK};
 use crate::mem::Region;
 use crate::value::{Misfit, Var};
 
@@ -208,37 +208,65 @@ impl<'m> Patcher<'m> {
             var: Var(vars.max(first.0)),
             vars,
         })?;
-        let derived = self.table.derived;
-        let at = derived.partition_point(|d| d.out < first.0);
-        if let Some(d) = derived.get(at).filter(|d| d.out < end) {
-            return Err(PatchError::IsDerived { var: Var(d.out) });
+        if let Some(var) = self.first_derived(first.0, end) {
+            return Err(PatchError::IsDerived { var });
         }
-        let (mut at, mut left) = (first.0 as usize, values);
-        while !left.is_empty() {
+        let (mut word, mut shift) = (first.0 as usize / 64, first.0 % 64);
+        let (mut from, mut to) = (usize::MAX, 0);
+        let kept = self.values.get_mut(first.0 as usize..end as usize);
+        let (mut kept, mut new) = (kept.unwrap_or_default(), values);
+        while !new.is_empty() {
             // What of them is in one word of the maps.
-            let word = at / 64;
-            let (new, rest) = left.split_at((64 - at % 64).min(left.len()));
-            if let Some(old) = self.values.get_mut(at..at + new.len())
-                && let Some(dirty) = self.dirty.get_mut(word)
+            let n = new.len().min(64 - shift as usize);
+            let (Some((now, later)), Some((old, rest)), Some(dirty)) = (
+                new.split_at_checked(n),
+                core::mem::take(&mut kept).split_at_mut_checked(n),
+                self.dirty.get_mut(word),
+            ) else {
+                break;
+            };
+            let mut changed = compare::update(old, now) << shift;
+            if self.unknown_left != 0
+                && let Some(unknown) = self.unknown.get_mut(word)
             {
-                let mut changed = compare::changed(old, new) << (at % 64);
-                if self.unknown_left != 0
-                    && let Some(unknown) = self.unknown.get_mut(word)
-                {
-                    let now_known = *unknown & (u64::MAX >> (64 - new.len()) << (at % 64));
-                    *unknown &= !now_known;
-                    self.unknown_left -= now_known.count_ones() as usize;
-                    changed |= now_known;
-                }
-                if changed != 0 {
-                    old.copy_from_slice(new);
-                    *dirty |= changed;
-                    self.touch(word, word + 1);
-                }
+                let now_known = *unknown & (u64::MAX >> (64 - n) << shift);
+                *unknown &= !now_known;
+                self.unknown_left -= now_known.count_ones() as usize;
+                changed |= now_known;
             }
-            (at, left) = (at + new.len(), rest);
+            if changed != 0 {
+                *dirty |= changed;
+                (from, to) = (from.min(word), word + 1);
+            }
+            (new, kept, word, shift) = (later, rest, word + 1, 0);
+        }
+        if to != 0 {
+            self.touch(from, to);
         }
         Ok(())
+    }
+
+    /// The first derived variable from `first` up to `end`.
+    #[inline]
+    fn first_derived(&self, first: u32, end: u32) -> Option<Var> {
+        let derived = self.table.derived;
+        if derived.is_empty() {
+            return None;
+        }
+        let at = derived.partition_point(|d| d.out < first);
+        derived.get(at).filter(|d| d.out < end).map(|d| Var(d.out))
+    }
+
+    /// Gives a graph's own variables from `first` on their values. They are never derived, and there are as many.
+    #[inline]
+    pub(crate) fn set_own<const N: usize>(&mut self, first: Var, values: [u64; N]) {
+        let kept = self.values.get(first.0 as usize..);
+        let kept = kept.and_then(<[u64]>::first_chunk).copied();
+        for ((var, value), kept) in (first.0..).zip(values).zip(kept.unwrap_or(values)) {
+            if value != kept || self.unknown_left != 0 {
+                self.put(var, value);
+            }
+        }
     }
 
     #[inline]
@@ -312,26 +340,21 @@ impl<'m> Patcher<'m> {
         // Without runs there are only whole 64-bit stores, which take any value.
         if !self.table.runs.is_empty() {
             self.check_changed()?;
-            self.derive_stale()?;
+            if self.stale_from < self.stale_to {
+                self.derive_stale()?;
+            }
         }
         let mut stored = 0;
-        for word in self.dirty_from..self.dirty_to {
-            let Some(changed) = self
-                .dirty
-                .get_mut(word)
-                .map(core::mem::take)
-                .filter(|&c| c != 0)
-            else {
-                continue;
-            };
-            if self.table.has_dense {
-                stored += self.store_dense(checked, word, changed, regions);
-            }
-            let special = self.special(word) & changed;
-            if special != 0 {
-                stored += self.store_runs(checked, word, special, regions);
+        for (record, region) in self.table.dense(regions) {
+            if let Some(starts) = self.table.starts(record) {
+                stored += self.store_dense(checked, starts, region);
             }
         }
+        if !self.table.runs.is_empty() {
+            stored += self.store_runs(checked, regions);
+        }
+        let (from, to) = (self.dirty_from, self.dirty_to);
+        self.dirty.get_mut(from..to).unwrap_or_default().fill(0);
         (self.dirty_from, self.dirty_to) = (0, 0);
         Ok(stored)
     }
@@ -350,26 +373,38 @@ impl<'m> Patcher<'m> {
     }
 
     /// Checks the fields of all changed variables that were set, and notes which derived ones must be computed.
+    #[inline]
     fn check_changed(&mut self) -> Result<(), PatchError> {
         for word in self.dirty_from..self.dirty_to {
             let mut left = self.dirty.get(word).copied().unwrap_or(0) & self.special(word);
+            if left == 0 {
+                continue;
+            }
+            let mut runs = self.table.runs_of_word(word);
             while left != 0 {
                 let var = var_at(word, left);
                 left &= left - 1;
                 // A derived one may still hold a value that was refused; it is computed and checked below.
-                match self.table.derived_index(var) {
-                    Some(index) => self.mark_stale(index),
-                    None => self.check_runs(var)?,
+                if let Some(index) = self.table.derived_index(var) {
+                    self.mark_stale(index);
+                    continue;
                 }
+                runs = PatchTable::runs_from(runs, var);
+                self.check_runs(runs, var)?;
             }
         }
         Ok(())
     }
 
-    /// Checks a variable's fields; the derived variables that it feeds become stale.
-    fn check_runs(&mut self, var: u32) -> Result<(), PatchError> {
+    /// Checks a variable's fields, `runs` being its and what is behind them; the derived variables that it feeds become
+    /// stale.
+    #[inline]
+    fn check_runs(&mut self, runs: &[Run], var: u32) -> Result<(), PatchError> {
         let value = self.values.get(var as usize).copied().unwrap_or(0);
-        for run in self.table.runs_of(var) {
+        for run in runs {
+            if run.var != var {
+                break;
+            }
             if run.formula == FEEDS_FORMULA {
                 for &index in self.table.run_words(run) {
                     self.mark_stale(index as usize);
@@ -377,7 +412,6 @@ impl<'m> Patcher<'m> {
                 continue;
             }
             let formula = self.table.formulas.get(run.formula as usize);
-            let formula = formula.and_then(|f| f.formula(var));
             if let Some(Err(misfit)) = formula.map(|f| f.check(value)) {
                 return Err(PatchError::Misfit {
                     var: Var(var),
@@ -423,7 +457,8 @@ impl<'m> Patcher<'m> {
                     .get(d.out as usize / 64)
                     .is_some_and(|w| w & bit != 0)
                 {
-                    self.check_runs(d.out)?;
+                    let runs = self.table.runs_of_word(d.out as usize / 64);
+                    self.check_runs(PatchTable::runs_from(runs, d.out), d.out)?;
                 }
             }
             if let Some(stale) = self.stale.get_mut(word) {
@@ -434,43 +469,54 @@ impl<'m> Patcher<'m> {
         Ok(())
     }
 
-    /// The dense sites of changed variables of one word of the maps.
-    fn store_dense(
-        &self,
-        checked: Checked,
-        word: usize,
-        changed: u64,
-        regions: &mut [Region<'_>],
-    ) -> usize {
+    /// The words of `dirty` that may be non-zero, with their numbers.
+    #[inline]
+    fn changed(&self) -> impl Iterator<Item = (usize, u64)> {
+        let words = self.dirty.get(self.dirty_from..self.dirty_to);
+        (self.dirty_from..).zip(words.unwrap_or_default().iter().copied())
+    }
+
+    /// The dense sites of changed variables in one region.
+    #[inline]
+    fn store_dense(&self, checked: Checked, starts: &[u32], region: &mut Region<'_>) -> usize {
         let mut stored = 0;
-        for (record, region) in self.table.regions.iter().zip(regions) {
-            let Some(starts) = self.table.starts(record) else {
+        for (word, changed) in self.changed() {
+            if changed == 0 {
+                continue;
+            }
+            let first = word * 64;
+            let (Some(starts), Some(values)) = (starts.get(first..), self.values.get(first..))
+            else {
                 continue;
             };
-            let first = word * 64;
-            let start = starts.get(first).copied().unwrap_or(0);
-            let values = self.values.get(first..).unwrap_or_default();
+            let start = starts.first().copied().unwrap_or(0);
             if start & DENSE_FLAG != 0 {
                 // One site each, one after the other.
                 let from = (start & START_MASK) as usize;
                 let offsets = self.table.words.get(from..).unwrap_or_default();
-                let offsets = offsets.get(..values.len().min(64)).unwrap_or_default();
-                stores::one_each(checked, region, offsets, values, changed);
-                stored += changed.count_ones() as usize;
+                if changed == u64::MAX
+                    && let (Some(offsets), Some(values)) =
+                        (offsets.first_chunk(), values.first_chunk())
+                {
+                    stores::block(checked, region, offsets, values);
+                    stored += 64;
+                } else {
+                    let offsets = offsets.get(..values.len().min(64)).unwrap_or_default();
+                    stores::one_each(checked, region, offsets, values, changed);
+                    stored += changed.count_ones() as usize;
+                }
                 continue;
             }
             let mut left = changed;
             while left != 0 {
-                let v = first + left.trailing_zeros() as usize;
+                let v = left.trailing_zeros() as usize;
                 left &= left - 1;
-                let range = (starts.get(v), starts.get(v + 1), self.values.get(v));
-                let (Some(&from), Some(&to), Some(&value)) = range else {
+                let bounds = starts.get(v..).and_then(|s| s.first_chunk());
+                let (Some(&[from, to]), Some(&value)) = (bounds, values.get(v)) else {
                     continue;
                 };
                 let range = (from & START_MASK) as usize..(to & START_MASK) as usize;
-                let Some(offsets) = self.table.words.get(range) else {
-                    continue;
-                };
+                let offsets = self.table.words.get(range).unwrap_or_default();
                 stores::plain(checked, region, offsets, value);
                 stored += offsets.len();
             }
@@ -478,36 +524,38 @@ impl<'m> Patcher<'m> {
         stored
     }
 
-    /// The runs of changed variables of one word of the maps.
-    fn store_runs(
-        &self,
-        checked: Checked,
-        word: usize,
-        mut special: u64,
-        regions: &mut [Region<'_>],
-    ) -> usize {
+    /// The runs of changed variables.
+    #[inline]
+    fn store_runs(&self, checked: Checked, regions: &mut [Region<'_>]) -> usize {
         let mut stored = 0;
-        while special != 0 {
-            let var = var_at(word, special);
-            special &= special - 1;
-            let value = self.values.get(var as usize).copied().unwrap_or(0);
-            for run in self.table.runs_of(var) {
-                let formula = self
-                    .table
-                    .formulas
-                    .get(run.formula as usize)
-                    .and_then(|f| f.formula(var));
-                let (Some(formula), Some(region)) =
-                    (formula, regions.get_mut(usize::from(run.region)))
-                else {
-                    continue;
-                };
-                if formula.store == Store::Nothing {
-                    continue;
+        for (word, changed) in self.changed() {
+            let mut special = changed & self.special(word);
+            if special == 0 {
+                continue;
+            }
+            let mut runs = self.table.runs_of_word(word);
+            while special != 0 {
+                let var = var_at(word, special);
+                special &= special - 1;
+                let value = self.values.get(var as usize).copied().unwrap_or(0);
+                runs = PatchTable::runs_from(runs, var);
+                for run in runs {
+                    if run.var != var {
+                        break;
+                    }
+                    let formula = self.table.formulas.get(run.formula as usize);
+                    let formula = formula.and_then(|f| f.formula(var));
+                    let region = regions.get_mut(usize::from(run.region));
+                    let (Some(formula), Some(region)) = (formula, region) else {
+                        continue;
+                    };
+                    if formula.store == Store::Nothing {
+                        continue;
+                    }
+                    let offsets = self.table.run_words(run);
+                    stores::run(checked, region, offsets, formula.store, formula.eval(value));
+                    stored += offsets.len();
                 }
-                let offsets = self.table.run_words(run);
-                stores::run(checked, region, offsets, formula.store, formula.eval(value));
-                stored += offsets.len();
             }
         }
         stored

@@ -32,8 +32,17 @@ pub(super) fn check(table: &PatchTable<'_>, regions: &[Region<'_>]) -> Result<Ch
     Ok(Checked(()))
 }
 
-/// A plain site for each value: of those whose bit is set in `which`, or all. `offsets` are of the dense list of `region`
-/// in the table that was checked against it.
+/// A plain site for each of 64 values. `offsets` are of the dense list of `region` in the table that was checked against
+/// it.
+#[inline]
+pub(super) fn block(_: Checked, region: &mut Region<'_>, offsets: &[u32; 64], values: &[u64; 64]) {
+    // SAFETY: `PatchTable::check_dense_region` saw `(offset + 1) * 8 <= record.bytes` for the whole list, and `check`
+    // saw `record.bytes <= region.len()` and the alignment.
+    unsafe { scatter::plain_block(region, offsets, values) };
+}
+
+/// A plain site for each of as many values as there are offsets: of those whose bit is set in `which`. `offsets` as for
+/// [`block`].
 #[inline]
 pub(super) fn one_each(
     _: Checked,
@@ -43,8 +52,7 @@ pub(super) fn one_each(
     mut which: u64,
 ) {
     if which.count_ones() as usize == offsets.len() {
-        // SAFETY: `PatchTable::check_dense_region` saw `(offset + 1) * 8 <= record.bytes` for the whole list, and `check`
-        // saw `record.bytes <= region.len()` and the alignment.
+        // SAFETY: as for `block`.
         unsafe { scatter::plain_each(region, offsets, values) };
         return;
     }
@@ -52,16 +60,16 @@ pub(super) fn one_each(
         let i = which.trailing_zeros() as usize;
         which &= which - 1;
         if let (Some(offset), Some(&value)) = (offsets.get(i), values.get(i)) {
-            // SAFETY: as above.
+            // SAFETY: as for `block`.
             unsafe { scatter::plain(region, core::slice::from_ref(offset), value) };
         }
     }
 }
 
-/// Plain sites of one variable. `offsets` as for [`one_each`].
+/// Plain sites of one variable. `offsets` as for [`block`].
 #[inline]
 pub(super) fn plain(_: Checked, region: &mut Region<'_>, offsets: &[u32], value: u64) {
-    // SAFETY: as for `one_each`.
+    // SAFETY: as for `block`.
     unsafe { scatter::plain(region, offsets, value) }
 }
 

@@ -18,7 +18,8 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::formula::{Derived, Formula, Site, Store};
-use crate::value::{Affine, Fit, Var};
+use crate::mem::Region;
+use crate::value::{Affine, Fit, Misfit, Var};
 
 /// Why bytes are not a patch table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +155,24 @@ impl FormulaRecord {
         }
     }
 
+    /// Whether the field can take the variable's value.
+    #[inline]
+    pub(super) fn check(&self, value: u64) -> Result<(), Misfit> {
+        self.fit().check_affine(value, self.scale, self.add)
+    }
+
+    #[inline]
+    fn fit(&self) -> Fit {
+        Fit {
+            bits: self.bits,
+            align_log2: self.align_log2,
+            least: self.least,
+            most: self.most,
+            signed: self.signed != 0,
+        }
+    }
+
+    #[inline]
     pub(super) fn formula(&self, var: u32) -> Option<Formula> {
         Some(Formula {
             of: Affine {
@@ -167,13 +186,7 @@ impl FormulaRecord {
             base: self.base,
             swap: self.swap != 0,
             store: Store::from_u8(self.store)?,
-            fit: Fit {
-                bits: self.bits,
-                align_log2: self.align_log2,
-                least: self.least,
-                most: self.most,
-                signed: self.signed != 0,
-            },
+            fit: self.fit(),
         })
     }
 }
@@ -314,7 +327,8 @@ pub struct PatchTable<'t> {
     pub(super) special: &'t [Special],
     pub(super) runs: &'t [Run],
     pub(super) words: &'t [u32],
-    pub(super) has_dense: bool,
+    /// The first region with a dense list, and how many from there to the last one.
+    dense: (usize, usize),
 }
 
 impl<'t> PatchTable<'t> {
@@ -358,7 +372,12 @@ impl<'t> PatchTable<'t> {
             <[Run]>::ref_from_prefix_with_elems(rest, header.runs as usize).map_err(|_| size)?;
         let (words, _) =
             <[u32]>::ref_from_prefix_with_elems(rest, header.words as usize).map_err(|_| size)?;
-        let has_dense = regions.iter().any(|r| r.starts != u32::MAX);
+        let is_dense = |r: &RegionRecord| r.starts != u32::MAX;
+        let first = regions.iter().position(is_dense).unwrap_or(0);
+        let end = regions
+            .iter()
+            .rposition(is_dense)
+            .map_or(0, |last| last + 1);
         let table = Self {
             bytes,
             vars: header.vars,
@@ -368,7 +387,7 @@ impl<'t> PatchTable<'t> {
             special,
             runs,
             words,
-            has_dense,
+            dense: (first, end.saturating_sub(first)),
         };
         table.check_derived()?;
         table.check_formulas()?;
@@ -488,13 +507,27 @@ impl<'t> PatchTable<'t> {
     }
 
     /// The `starts[vars + 1]` of a dense region.
+    #[inline]
     pub(super) fn starts(&self, record: &RegionRecord) -> Option<&'t [u32]> {
         let first = usize::try_from(record.starts).ok()?;
         let len = (self.vars as usize).checked_add(1)?;
         self.words.get(first..first.checked_add(len)?)
     }
 
+    /// Those regions of a launch that may have dense lists, with their records.
+    #[inline]
+    pub(super) fn dense<'r, 'm>(
+        &self,
+        regions: &'r mut [Region<'m>],
+    ) -> impl Iterator<Item = (&'t RegionRecord, &'r mut Region<'m>)> + use<'t, 'r, 'm> {
+        let (first, count) = self.dense;
+        let records = self.regions.get(first..).unwrap_or_default();
+        let regions = regions.get_mut(first..).unwrap_or_default();
+        records.iter().zip(regions).take(count)
+    }
+
     /// The words of a run; fewer than it counts if it leaves the table.
+    #[inline]
     pub(super) fn run_words(&self, run: &Run) -> &'t [u32] {
         let first = run.first as usize;
         first
@@ -503,16 +536,27 @@ impl<'t> PatchTable<'t> {
             .unwrap_or_default()
     }
 
-    /// The runs of one variable.
-    pub(super) fn runs_of(&self, var: u32) -> &'t [Run] {
-        let special = self.special.get(var as usize / 64);
-        let tail = special
+    /// The runs of one variable and of those behind it. `from` are the runs of the variable's word of the maps or, better,
+    /// what this said for one before it in there.
+    #[inline]
+    pub(super) fn runs_from(from: &'t [Run], var: u32) -> &'t [Run] {
+        // Most words have few, and a graph's own variables come before those with one for each node.
+        let near = from.iter().take(8).take_while(|r| r.var < var).count();
+        let at = if near < 8 {
+            near
+        } else {
+            from.partition_point(|r| r.var < var)
+        };
+        from.get(at..).unwrap_or_default()
+    }
+
+    /// The runs of a word of the maps, and those behind them.
+    #[inline]
+    pub(super) fn runs_of_word(&self, word: usize) -> &'t [Run] {
+        let special = self.special.get(word);
+        special
             .and_then(|s| self.runs.get(s.first_run as usize..))
-            .unwrap_or_default();
-        let from = tail.partition_point(|r| r.var < var);
-        let tail = tail.get(from..).unwrap_or_default();
-        let len = tail.iter().take_while(|r| r.var == var).count();
-        tail.get(..len).unwrap_or_default()
+            .unwrap_or_default()
     }
 
     /// The table's bytes, to be stored and [parsed](Self::parse) again.
