@@ -68,11 +68,17 @@ fn leak<T: Clone>(zero: T, n: usize) -> &'static mut [T] {
     vec![zero; n].leak()
 }
 
-/// With room for `groups` launches with all that [`group`](Recording::group) puts around them. The memory is leaked.
-pub fn pm4(groups: usize) -> Pm4 {
+/// The device and a program for its PM4 queue.
+pub(crate) fn pm4_program() -> (Device, pm4::Program<'static>) {
     let device = device();
     let program =
         pm4::Program::new(&device, &kernel(), arguments(), &Scratch::NONE, 0).expect("a program");
+    (device, program)
+}
+
+/// With room for `groups` launches with all that [`group`](Recording::group) puts around them. The memory is leaked.
+pub fn pm4(groups: usize) -> Pm4 {
+    let (device, program) = pm4_program();
     Recording {
         queue: Pm4Compute::new(&device, leak(0u32, groups * 128), PatchList::none()),
         program,

@@ -5,11 +5,13 @@
 //! Instruction counts (bench `instructions`) repeat. `README.md` says how to read what is printed.
 #![allow(unsafe_code, reason = "calls the baselines, which are C")]
 
+pub mod alloc;
 pub mod amd;
 pub mod baseline;
 pub mod cpus;
 pub mod engine;
 pub mod goal;
+pub mod graph;
 pub mod patch;
 pub mod peer;
 pub mod queue;

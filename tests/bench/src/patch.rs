@@ -12,9 +12,14 @@ const BLOCK: u32 = 32;
 
 /// The sites of `kernels` kernels with two pointers each, to two inputs that all share, or to an input each.
 pub fn sites(kernels: u32, shared: bool) -> Vec<baseline::Site> {
+    sites_every(kernels, shared, BLOCK)
+}
+
+/// The same with this many bytes between argument blocks.
+pub fn sites_every(kernels: u32, shared: bool, block: u32) -> Vec<baseline::Site> {
     (0..2 * kernels)
         .map(|i| baseline::Site {
-            offset: i / 2 * BLOCK + i % 2 * 8,
+            offset: i / 2 * block + i % 2 * 8,
             slot: if shared { i % 2 } else { i },
         })
         .collect()

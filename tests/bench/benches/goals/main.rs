@@ -5,14 +5,20 @@ mod amd;
 mod copies;
 mod cpu_queue;
 mod graph;
+mod graphs;
 mod peers;
 mod submits;
 
+use hcq_bench::alloc::Counting;
 use hcq_bench::goal::Goals;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut goals = Goals::from_args();
     graph::print(&mut goals);
+    graphs::print(&mut goals);
     submits::print(&mut goals);
     cpu_queue::print(&mut goals);
     peers::print(&mut goals);

@@ -14,6 +14,7 @@ use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, main};
 use hcq_bench::amd::{self, Aql, Pm4};
 use hcq_bench::engine::{Device, NOTHING};
+use hcq_bench::graph::{At, Builder, Cpu as CpuGraph, Driver, Launcher, Pm4 as Pm4Graph};
 use hcq_bench::patch::{Launch, sites, table};
 use hcq_bench::queue::Queues;
 use hcq_bench::submit::Host;
@@ -91,6 +92,58 @@ fn graph(kernels: u32, shared: bool, changed: bool) -> &'static mut Graph {
 )]
 fn launch(graph: &'static mut Graph) -> usize {
     black_box(graph.launch.launch(black_box(&graph.inputs)))
+}
+
+struct OfInputs<D> {
+    launcher: Launcher<D>,
+    inputs: Vec<u64>,
+}
+
+/// A recorded graph whose next launch changes all of its inputs, or none.
+fn recorded<D: Driver + Default>(
+    kernels: u32,
+    shared: bool,
+    at: At,
+    changed: bool,
+) -> &'static mut OfInputs<D> {
+    let mut launcher = Builder::new(D::default(), kernels, shared, at).launcher();
+    let [a, b] = launcher.two_inputs();
+    launcher.launch(&a);
+    let inputs = if changed { b } else { a };
+    keep(OfInputs { launcher, inputs })
+}
+
+fn cpu(kernels: u32, shared: bool, changed: bool) -> &'static mut OfInputs<CpuGraph> {
+    recorded(kernels, shared, At::Anywhere, changed)
+}
+
+fn pm4(kernels: u32, shared: bool, changed: bool) -> &'static mut OfInputs<Pm4Graph> {
+    recorded(kernels, shared, At::Known, changed)
+}
+
+#[library_benchmark]
+#[bench::shared_10(args = (cpu(10, true, true)), config = at_most(limits::GRAPH_10))]
+#[bench::shared_1000(args = (cpu(1000, true, true)), config = at_most(limits::GRAPH_1000))]
+#[bench::distinct_10(args = (cpu(10, false, true)), config = at_most(limits::GRAPH_10))]
+#[bench::distinct_1000(args = (cpu(1000, false, true)), config = at_most(limits::GRAPH_1000))]
+#[bench::unchanged_shared_1000(
+    args = (cpu(1000, true, false)), config = at_most(limits::GRAPH_UNCHANGED_SHARED)
+)]
+#[bench::unchanged_distinct_1000(
+    args = (cpu(1000, false, false)), config = at_most(limits::GRAPH_UNCHANGED_DISTINCT)
+)]
+fn graph_cpu(graph: &'static mut OfInputs<CpuGraph>) -> usize {
+    black_box(graph.launcher.launch(black_box(&graph.inputs)))
+}
+
+#[library_benchmark]
+#[bench::shared_10(args = (pm4(10, true, true)), config = at_most(limits::GRAPH_10))]
+#[bench::distinct_1000(args = (pm4(1000, false, true)), config = at_most(limits::GRAPH_1000))]
+#[bench::unchanged_shared_1000(
+    args = (pm4(1000, true, false)), config = at_most(limits::GRAPH_UNCHANGED_SHARED)
+)]
+fn graph_pm4(graph: &'static mut OfInputs<Pm4Graph>) -> usize {
+    black_box(graph.launcher.launch(black_box(&graph.inputs)))
 }
 
 static SLOTS: [ArgSlot; 3] = [
@@ -296,7 +349,7 @@ fn library_submit_bound(bound: &'static mut Bound) -> ManuallyDrop<Point> {
 
 library_benchmark_group!(
     name = graphs;
-    benchmarks = launch
+    benchmarks = launch, graph_cpu, graph_pm4
 );
 library_benchmark_group!(
     name = records;
