@@ -264,7 +264,7 @@ fn execute(
             _ => {}
         }
     }
-    let last = signals.filter(|op| op["op"] == "signal").next_back();
+    let last = ops.iter().rfind(|op| op["op"] == "signal");
     if let Some(op) = last {
         let seen = rig.memory.get(value(&op["signal"]["addr"]));
         assert_eq!(seen, value(&op["value"]) as u32, "{title}");
