@@ -4,4 +4,5 @@ mod illegal;
 mod launches;
 mod order;
 mod packets;
+mod standins;
 mod support;

@@ -175,7 +175,8 @@ impl Kernel for Program {
 pub(super) struct Rig {
     pub(super) memory: Memory,
     pub(super) caches: Caches,
-    programs: Programs,
+    log: Log,
+    executor: Box<dyn Executor>,
     pub(super) clock: u64,
     pub(super) interrupts: Vec<u32>,
     random: fastrand::Rng,
@@ -191,7 +192,7 @@ impl Host for Rig {
         Parts {
             vm: &self.memory,
             caches: &mut self.caches,
-            executor: &mut self.programs,
+            executor: &mut *self.executor,
         }
     }
 
@@ -214,6 +215,16 @@ impl Host for Rig {
 
 impl Rig {
     pub(super) fn new(chip: &str, seed: u64) -> Self {
+        let log = Log::default();
+        let programs = Programs(log.clone());
+        Self {
+            log,
+            ..Self::with(chip, seed, Box::new(programs))
+        }
+    }
+
+    /// A machine whose programs are run by others.
+    pub(super) fn with(chip: &str, seed: u64, executor: Box<dyn Executor>) -> Self {
         let chip = chip::find(chip).expect("a chip");
         let mut memory = Memory::default();
         for at in [IB, IB2, CODE, ARGS, DATA, SIGNAL, SCRAP, 0x5_0000_3000] {
@@ -223,7 +234,8 @@ impl Rig {
         Self {
             memory,
             caches: Caches::new(1),
-            programs: Programs(Log::default()),
+            log: Log::default(),
+            executor,
             clock: 0x9_0000_1000,
             interrupts: Vec::new(),
             random: fastrand::Rng::with_seed(seed),
@@ -233,7 +245,7 @@ impl Rig {
 
     /// What work-groups have run, in order.
     pub(super) fn log(&self) -> Vec<(Dispatch, [u32; 3])> {
-        self.programs.0.lock().unwrap().clone()
+        self.log.lock().unwrap().clone()
     }
 
     /// What the first group that ran was given.
