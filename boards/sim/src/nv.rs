@@ -24,6 +24,8 @@
 //!   public checks these in the real driver.
 //! - A mapping that was prepared for reading is refused for writing (`EACCES`); the kernel maps it for reading.
 //! - The host's mappings of memory that is freed keep its bytes; in the kernel an access to a card's ends the process.
+//! - Debuggers are told of every fault of the MMU that stopped their group; the kernel notes those of the graphics engine's
+//!   clients in GPCs only (`kgrctxRecordMmuFault`): not of copies and semaphores.
 //! - What a channel's context needs is one piece of 2 MiB for each group on the graphics engine, however the GPU.
 //! - Not there: managed memory (`mmap` of `/dev/nvidia-uvm`), sparse mappings, semaphore pools, context DMA, sharing between
 //!   processes (`NV_ESC_RM_DUP_OBJECT`, `NV_ESC_RM_SHARE`), video engines, parts of GPUs, huge pages of more than 2 MiB.

@@ -39,7 +39,8 @@ fn copy_error(engine: u32) -> u32 {
 
 fn faulted(fault: &PageFault) -> Faulted {
     Faulted {
-        address: fault.address,
+        // Entries of the fault buffer have the page only: `NVC369_BUF_ENTRY_ADDR_LO`.
+        address: fault.address & !0xFFF,
         kind: match fault.reason {
             PageFaultReason::NotPresent | PageFaultReason::NoExecute => NOT_MAPPED,
             PageFaultReason::ReadOnly => READ_ONLY,
@@ -54,28 +55,30 @@ fn faulted(fault: &PageFault) -> Faulted {
 impl Nv {
     /// A channel's engine has stopped.
     pub(super) fn fault(&mut self, id: ChannelId, fault: &Fault) {
-        let Some(channel) = self.channels.get_mut(&id) else {
+        let Some(channel) = self.channels.get(&id) else {
             return;
         };
         let group = channel.group;
-        let on = self.groups.get(&group).map(|group| group.engine);
-        let copy = match on {
-            Some(ChannelEngine::Copy(engine)) => Some(engine),
-            _ => None,
+        let (gpu, token, class) = (channel.gpu, channel.token, channel.class);
+        let Some(state) = self.groups.get_mut(&group) else {
+            return;
+        };
+        let copy = match state.engine {
+            ChannelEngine::Copy(engine) => Some(engine),
+            ChannelEngine::Graphics => None,
         };
         let code = match &fault.cause {
             Cause::Memory(page) => {
-                channel.fault = Some(faulted(page));
+                state.fault = Some(faulted(page));
                 ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
             }
             Cause::Packet(_) => ROBUST_CHANNEL_PBDMA_ERROR,
             Cause::Launch(_) => copy.map_or(ROBUST_CHANNEL_GR_EXCEPTION, copy_error),
             Cause::Program(_) => {
-                channel.sm_error = Some(OUT_OF_RANGE);
+                state.sm_error = Some(OUT_OF_RANGE);
                 ROBUST_CHANNEL_GR_EXCEPTION
             }
         };
-        let (gpu, token, class) = (channel.gpu, channel.token, channel.class);
         self.report(format!(
             "channel {id} (class {class:#x}, token {token:#x}) of GPU {gpu}: {fault}"
         ));

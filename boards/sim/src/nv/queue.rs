@@ -28,6 +28,10 @@ pub(super) struct Group {
     pub(super) own: bool,
     /// Where errors of its channels are told, if the channel says nothing else.
     pub(super) error: Option<Arc<Memory>>,
+    /// The fault that stopped it.
+    pub(super) fault: Option<Faulted>,
+    /// The error of a warp that stopped it, `hwwWarpEsr`.
+    pub(super) sm_error: Option<u32>,
 }
 
 /// A fault of the MMU, for debuggers.
@@ -65,10 +69,6 @@ pub(super) struct Channel {
     pub(super) rings: u32,
     /// Where errors are told.
     pub(super) error: Option<Arc<Memory>>,
-    /// A fault of its own.
-    pub(super) fault: Option<Faulted>,
-    /// The error of a warp, `hwwWarpEsr`.
-    pub(super) sm_error: Option<u32>,
 }
 
 impl std::fmt::Debug for Channel {

@@ -3,7 +3,7 @@
 use hcq_uapi::nv::*;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::super::{Nv, gpu::GID};
+use super::super::{Nv, gpu::GID, queue::Group};
 use super::Kind;
 use crate::machine::{FileId, clock, user};
 
@@ -300,12 +300,15 @@ impl Nv {
         }
     }
 
-    /// The channel that a debugger looks at.
-    fn debugged(&self, asked: &Asked) -> Result<&super::super::queue::Channel, u32> {
+    /// Whose context a debugger looks at: `kgrctxFromKernelChannel`, one for all channels of a group.
+    fn debugged(&self, asked: &Asked) -> Result<&Group, u32> {
         let Kind::Debugger(id) = asked.kind else {
             return Err(NV_ERR_NOT_SUPPORTED);
         };
-        self.channels.get(&id).ok_or(NV_ERR_INVALID_CHANNEL)
+        let channel = self.channels.get(&id).ok_or(NV_ERR_INVALID_CHANNEL)?;
+        self.groups
+            .get(&channel.group)
+            .ok_or(NV_ERR_INVALID_CHANNEL)
     }
 
     /// `NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES`. Of a fault of the MMU it says that there was one.
@@ -314,24 +317,23 @@ impl Nv {
         asked: Asked,
         params: &mut NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS,
     ) -> Result<(), u32> {
-        let channel = self.debugged(&asked)?;
-        let all = self.chip.sms;
-        let end = params.startingSM.checked_add(params.numSMsToRead);
-        if params.numSMsToRead > MOST_SMS || end.is_none_or(|end| end > all) {
+        let group = self.debugged(&asked)?;
+        // More SMs than there are may be asked for: the rest has no errors.
+        if params.numSMsToRead > MOST_SMS || params.startingSM >= self.chip.sms {
             return Err(NV_ERR_INVALID_ARGUMENT);
         }
         for state in &mut params.smErrorStateArray {
             state.zero();
         }
         // Whichever SM it was: it is the first here.
-        if let (Some(esr), Some(first)) = (channel.sm_error, params.smErrorStateArray.first_mut())
+        if let (Some(esr), Some(first)) = (group.sm_error, params.smErrorStateArray.first_mut())
             && params.startingSM == 0
             && params.numSMsToRead > 0
         {
             first.hwwWarpEsr = esr;
         }
         params.mmuFault.zero();
-        if channel.fault.is_some() {
+        if group.fault.is_some() {
             params.mmuFault.valid = 1;
         }
         params.mmuFaultInfo = params.mmuFault.faultInfo;
@@ -344,9 +346,9 @@ impl Nv {
         asked: Asked,
         params: &mut NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS,
     ) -> Result<(), u32> {
-        let channel = self.debugged(&asked)?;
+        let group = self.debugged(&asked)?;
         params.zero();
-        if let (Some(fault), Some(first)) = (channel.fault, params.mmuFaultInfoList.first_mut()) {
+        if let (Some(fault), Some(first)) = (group.fault, params.mmuFaultInfoList.first_mut()) {
             first.faultAddress = fault.address;
             first.faultType = fault.kind;
             first.accessType = fault.access;

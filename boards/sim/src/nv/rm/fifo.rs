@@ -80,6 +80,8 @@ impl Nv {
             shares: None,
             own: false,
             error,
+            fault: None,
+            sm_error: None,
         });
         Ok((Kind::Group(group), needs))
     }
@@ -167,6 +169,8 @@ impl Nv {
                 shares: Some(false),
                 own: true,
                 error: None,
+                fault: None,
+                sm_error: None,
             });
             return Ok((group, space));
         };
@@ -275,8 +279,6 @@ impl Nv {
             put: 0,
             rings: 0,
             error,
-            fault: None,
-            sm_error: None,
         };
         self.channels.insert(id, channel);
         Ok(id)

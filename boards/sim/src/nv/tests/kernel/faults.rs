@@ -94,7 +94,8 @@ fn debugger(rig: &Rig, two: &Two<'_>) -> u32 {
 
 fn faults(rig: &Rig, debugger: u32) -> (u8, Vec<(u64, u32, u32)>) {
     let mut states = NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS::new_zeroed();
-    states.numSMsToRead = 82;
+    // More than there are: the rest has no errors.
+    states.numSMsToRead = 100;
     let cmd = NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES;
     rig.control(debugger, cmd, &mut states).expect("states");
     let mut info = NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS::new_zeroed();
@@ -121,13 +122,35 @@ fn an_address_that_is_not_mapped_breaks_the_group() {
         rig.reports()
     );
     let (valid, list) = faults(&rig, debugger);
-    assert_eq!((valid, list), (1, vec![(0x33_0000_1230, 2, 1)]));
-    let mut too_many = NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS::new_zeroed();
-    too_many.numSMsToRead = 83;
-    let cmd = NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES;
+    assert_eq!((valid, list), (1, vec![(0x33_0000_1000, 2, 1)]));
+    for (start, count) in [(0, 101), (82, 1), (u32::MAX, 100)] {
+        let mut wrong = NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS::new_zeroed();
+        (wrong.startingSM, wrong.numSMsToRead) = (start, count);
+        let cmd = NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES;
+        assert_eq!(
+            rig.control(debugger, cmd, &mut wrong),
+            Err(NV_ERR_INVALID_ARGUMENT),
+            "{start}, {count}"
+        );
+    }
+}
+
+#[test]
+fn a_debugger_tells_of_its_whole_group() {
+    let rig = rig("nv-ampere,pace=manual");
+    let two = two(&rig);
+    let debugger = debugger(&rig, &two);
+    two.elsewhere.release(0x33_0000_2000, 1);
+    two.elsewhere.ring();
+    rig.run();
+    assert_eq!(faults(&rig, debugger), (0, vec![]), "another group's");
+    two.beside.release(0x33_0000_1000, 1);
+    two.beside.ring();
+    rig.run();
     assert_eq!(
-        rig.control(debugger, cmd, &mut too_many),
-        Err(NV_ERR_INVALID_ARGUMENT)
+        faults(&rig, debugger),
+        (1, vec![(0x33_0000_1000, 2, 1)]),
+        "the other channel's"
     );
 }
 
@@ -145,7 +168,7 @@ fn memory_that_may_only_be_read_breaks_the_group_when_it_is_written() {
     two.bad.ring();
     rig.run();
     check(&rig, &two, ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
-    assert_eq!(faults(&rig, debugger), (1, vec![(DATA + 0x40, 6, 1)]));
+    assert_eq!(faults(&rig, debugger), (1, vec![(DATA, 6, 1)]));
 }
 
 #[test]
