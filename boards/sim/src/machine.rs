@@ -335,7 +335,12 @@ impl Machine {
             scripts: &mut state.scripts,
         };
         match driver.ioctl(&mut call, request, address) {
-            Ok(Answer::Wait { wait, deadline }) => self.wait(guard, open.driver, wait, deadline),
+            Ok(Answer::Wait { wait, deadline }) => {
+                // What it has done so far may concern others.
+                self.shared.tell(state);
+                self.shared.wake.notify_one();
+                self.wait(guard, open.driver, wait, deadline)
+            }
             Ok(Answer::Done(value)) => {
                 self.done(guard);
                 Ok(value)
@@ -356,13 +361,16 @@ impl Machine {
         deadline: Option<Instant>,
     ) -> Result<i32, i32> {
         loop {
-            let driver = state.driver(driver)?;
-            if let Some(result) = driver.resume(wait) {
+            let asked = state.driver(driver)?;
+            if let Some(result) = asked.resume(wait) {
+                self.done(state);
                 return result;
             }
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                return driver.expire(wait);
+                let result = asked.expire(wait);
+                self.done(state);
+                return result;
             }
             state = self.news(state, left);
         }

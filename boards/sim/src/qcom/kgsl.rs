@@ -236,8 +236,8 @@ fn copy_struct<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
     let mut at = known;
     while at < bytes {
         // `check_zeroed_user`.
-        let mut rest = [0u8; 64];
-        let now = (bytes - at).min(64);
+        let mut rest = [0u8; 4096];
+        let now = (bytes - at).min(PAGE);
         let part = usize::try_from(now)
             .ok()
             .and_then(|now| rest.get_mut(..now));

@@ -1,5 +1,4 @@
 //! The machine as a process sees it: raw calls of `/dev/kgsl-3d0`, with the kernel's own structs, and command buffers.
-#![allow(dead_code, reason = "more tests are to come")]
 #![allow(unsafe_code, reason = "calls of a process come with raw addresses")]
 
 use std::path::Path;
@@ -12,7 +11,13 @@ use hcq_uapi::kgsl::*;
 
 use crate::machine::{Config, Machine};
 
+mod caches;
 mod commands;
+mod contexts;
+mod faults;
+mod memory;
+mod order;
+mod properties;
 
 const PAGE: u64 = 4096;
 /// What every context has to have.

@@ -410,7 +410,10 @@ impl Kernel {
                 Turned::Moved
             }
             Step::Waiting => {
-                if self.check_time(index) {
+                // Another ring may go first the next time.
+                let others = self.rings.iter().take(index);
+                let waited = others.into_iter().all(|ring| ring.queue.is_empty());
+                if self.check_time(index) || !waited {
                     Turned::Moved
                 } else {
                     Turned::Waiting

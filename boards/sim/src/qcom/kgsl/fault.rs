@@ -226,17 +226,17 @@ impl Kernel {
             let at = offset.and_then(|offset| args.faultlist.checked_add(offset));
             at.ok_or(libc::EFAULT)
         };
-        let mut wanted = Vec::new();
-        for n in 0..args.faultnents {
+        // Entries of no bytes ask for nothing, however many they are.
+        let entries = if size == 0 { 0 } else { args.faultnents };
+        for n in 0..entries {
             let bytes = u64::try_from(size).map_err(|_| libc::EFAULT)?;
             let fault: kgsl_fault = copy_struct(entry(n)?, bytes).map_err(|_| libc::EFAULT)?;
-            wanted.push(fault);
             if fault.fault != 0 {
                 return write_details(args, &reports, size);
             }
         }
         // `kgsl_update_fault_count`.
-        if !reports.is_empty() && !wanted.is_empty() {
+        if !reports.is_empty() && args.faultnents > 0 {
             let count = kgsl_fault {
                 r#type: KGSL_FAULT_TYPE_PAGEFAULT,
                 count: u32::try_from(reports.len()).unwrap_or(u32::MAX),
