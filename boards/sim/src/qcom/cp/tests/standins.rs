@@ -125,7 +125,7 @@ fn sizes_come_from_the_drivers_parameters() {
     let words = out(&rig, 4 * 96);
     for (i, item) in words.chunks(4).enumerate() {
         let (x, y, z) = (i % 12, i / 12 % 4, i / 48);
-        let group = (x / 4 | y / 2 << 10 | z << 20) as u32;
+        let group = ((x / 4) | ((y / 2) << 10) | (z << 20)) as u32;
         assert_eq!(
             item,
             [1, group, 3 | 2 << 10 | 2 << 20, 4 | 2 << 10 | 1 << 20],
