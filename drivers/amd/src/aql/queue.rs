@@ -110,21 +110,20 @@ impl<'m> AqlCompute<'m> {
             return Err(self.no_room(open.packet));
         };
         let device = &self.device;
-        let mut buffer = None;
+        let mut longer = None;
         self.recorder.command(|c| {
             encode(device, c)?;
-            let words = start
-                .saturating_add(c.position())
-                .saturating_sub(open.first_word);
-            buffer = Some(IndirectBuffer::new(address, words)?);
+            let end = start.saturating_add(c.position());
+            let count = IndirectBuffer::count(end.saturating_sub(open.first_word))?;
             if is_new {
-                Pm4Ib::ordered(address, words)?.record(c.list(), &mut block)?;
+                return Pm4Ib::record_ordered(c.list(), &mut block, address, count);
             }
+            longer = Some(count);
             Ok(())
         })?;
         // Only now: when there was no room for the words the packet still runs those before.
-        if let Some(buffer) = buffer {
-            Pm4Ib::resize(&mut block, &buffer)?;
+        if let Some(count) = longer {
+            Pm4Ib::resize(&mut block, count)?;
         }
         (self.open, self.used) = (Some(open), open.packet + 1);
         Ok(self)

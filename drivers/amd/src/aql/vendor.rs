@@ -96,12 +96,47 @@ impl Pm4Ib {
         )
     }
 
-    /// Makes the packet in a block run as many words as `buffer` says.
-    pub(crate) fn resize(
+    /// Writes a packet in queue order that runs a [count](IndirectBuffer::count) of words.
+    #[inline]
+    pub(crate) fn record_ordered(
+        list: &mut PatchList<'_>,
         block: &mut Block<'_, '_>,
-        buffer: &IndirectBuffer,
+        address: Value,
+        count: u32,
     ) -> Result<(), RecordError> {
-        let [_, size] = buffer.frame();
+        let Value::Imm(known) = address else {
+            return Self::ordered(address, count as usize)?.record(list, block);
+        };
+        Fit::aligned(ADDRESS_BITS, 2)
+            .check(known)
+            .operand(Operand::Address)?;
+        let first = Header::ordered(Kind::Vendor).bits() | FORMAT_PM4_IB;
+        let ([jump, size], [low, high]) = (IndirectBuffer::frame_of(count), split(known));
+        let words: [u32; PACKET_WORDS] = [
+            first,
+            jump,
+            low,
+            high,
+            size,
+            DW_CNT_REMAIN,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ];
+        block.write(0, zerocopy::IntoBytes::as_bytes(&words))
+    }
+
+    /// Makes the packet in a block run this [count](IndirectBuffer::count) of words.
+    #[inline]
+    pub(crate) fn resize(block: &mut Block<'_, '_>, count: u32) -> Result<(), RecordError> {
+        let [_, size] = IndirectBuffer::frame_of(count);
         block.write(IB_SIZE, &size.to_le_bytes())
     }
 

@@ -36,14 +36,22 @@ impl IndirectBuffer {
                 .check(a)
                 .operand(Operand::Address)?;
         }
-        let limit = RecordError::Limit {
-            operand: Operand::Length,
-            value: words as u64,
-            max: SIZE.into(),
-        };
+        Ok(Self {
+            address,
+            words: Self::count(words)?,
+        })
+    }
+
+    /// The number of words, if the packet can say it.
+    #[inline]
+    pub(crate) fn count(words: usize) -> Result<u32, RecordError> {
         match u32::try_from(words) {
-            Ok(words @ 1..=SIZE) => Ok(Self { address, words }),
-            _ => Err(limit),
+            Ok(words @ 1..=SIZE) => Ok(words),
+            _ => Err(RecordError::Limit {
+                operand: Operand::Length,
+                value: words as u64,
+                max: SIZE.into(),
+            }),
         }
     }
 
@@ -59,10 +67,12 @@ impl IndirectBuffer {
 
     /// Header and size word.
     pub(crate) const fn frame(&self) -> [u32; 2] {
-        [
-            type3::<{ Self::WORDS }>(op::INDIRECT_BUFFER),
-            self.words | VALID,
-        ]
+        Self::frame_of(self.words)
+    }
+
+    /// The same for a [count](Self::count) of words.
+    pub(crate) const fn frame_of(words: u32) -> [u32; 2] {
+        [type3::<{ Self::WORDS }>(op::INDIRECT_BUFFER), words | VALID]
     }
 
     /// The packet, if its address is known now.

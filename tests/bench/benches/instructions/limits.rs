@@ -30,15 +30,14 @@ pub(crate) const GRAPH_UNCHANGED_DISTINCT: u64 = 8_540;
 pub(crate) const RECORD_EXEC: u64 = 660;
 /// P4. Counted 889; the goal is 768, half of what RADV takes with a barrier.
 pub(crate) const RECORD_GROUP: u64 = 980;
-/// P4, PM4 of gfx1100: the goal, a third of RADV's 910 for bind, push and dispatch. Counted 252.
+/// P4, PM4 of gfx1100: the goal, a third of RADV's 910 for bind, push and dispatch. Counted 257.
 pub(crate) const AMD_PM4_EXEC: u64 = 303;
-/// P4, PM4 of gfx1100: the goal, half of RADV's 1,536 with a barrier. Counted 553.
+/// P4, PM4 of gfx1100: the goal, half of RADV's 1,536 with a barrier. Counted 558.
 pub(crate) const AMD_PM4_GROUP: u64 = 768;
-/// P4, AQL of gfx1100: the goal. Counted 208.
+/// P4, AQL of gfx1100: the goal. Counted 230.
 pub(crate) const AMD_AQL_EXEC: u64 = 303;
-/// P4, AQL of gfx1100: wait and barrier are PM4 words behind one packet, the signal behind another. Counted 1,133; the goal
-/// is 768.
-pub(crate) const AMD_AQL_GROUP: u64 = 1_250;
+/// P4, AQL of gfx1100: the goal, half of RADV's 1,536 with a barrier. Counted 730.
+pub(crate) const AMD_AQL_GROUP: u64 = 768;
 /// P5: into the ring, up to and with the doorbell. Counted 178.
 pub(crate) const SUBMIT_1: u64 = 200;
 /// P5: sixteen packets. Counted 240.
