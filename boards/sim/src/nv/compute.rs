@@ -37,6 +37,8 @@ use methods::{Use, offset};
 pub(super) const SMS: u8 = 2;
 /// Grids on their way, of those that methods schedule.
 const ROOM: usize = 16;
+/// Grids on their way, all of them: "maximum number of resident grids per device" of the CUDA C++ Programming Guide.
+const GRIDS: usize = 128;
 
 /// What the methods say of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -348,6 +350,12 @@ impl Compute {
                     written.map_err(|cause| job.fault(version, cause))?;
                 }
                 for &dependent in &grid.dependents {
+                    if self.jobs.len() >= GRIDS {
+                        let cause = Cause::Launch(format!(
+                            "more than {GRIDS} grids are on their way: each depends on others twice"
+                        ));
+                        return Err(job.fault(version, cause));
+                    }
                     self.schedule(dependent);
                 }
                 Ok(())

@@ -72,6 +72,28 @@ impl Job {
             || self.launch.length == 0
             || self.line >= self.launch.lines
     }
+
+    /// What it is, in words.
+    fn describe(&self) -> String {
+        let launch = &self.launch;
+        let mut text = String::from("LAUNCH_DMA:");
+        if launch.order != Order::Nothing {
+            text.push_str(&format!(
+                " {:#x} lines of {:#x} from {:#x} to {:#x}, {:#x} and {:#x} of the next done;",
+                launch.lines,
+                launch.length,
+                launch.source,
+                launch.destination,
+                self.line,
+                self.done
+            ));
+        }
+        match &launch.semaphore {
+            Some(release) => text.push_str(&format!(" a semaphore at {:#x}", release.address)),
+            None => text.push_str(" no semaphore"),
+        }
+        text
+    }
 }
 
 /// A copy engine.
@@ -118,12 +140,7 @@ impl Copy {
     }
 
     /// Takes a method.
-    pub(super) fn method(
-        &mut self,
-        host: &mut dyn Host,
-        method: u16,
-        data: u32,
-    ) -> Result<Taken, Cause> {
+    pub(super) fn method(&mut self, method: u16, data: u32) -> Result<Taken, Cause> {
         let class = self.class();
         let Some((name, kind, mask)) = methods::find(self.generation, method) else {
             return Err(Cause::Packet(format!(
@@ -158,23 +175,10 @@ impl Copy {
                     line: 0,
                     done: 0,
                 });
-                // Some launches are over before the next method is looked at.
-                if host.random(2) == 0 {
-                    self.step(host)?;
-                }
                 return Ok(Taken::Done);
             }
         }
         Ok(Taken::Set)
-    }
-
-    /// Moves a part, or ends a launch.
-    pub(super) fn turn(&mut self, host: &mut dyn Host) -> Result<(), Box<Fault>> {
-        let launches = self.jobs.len();
-        self.step(host).map_err(|cause| {
-            let packet = format!("LAUNCH_DMA, one of {launches} on their way");
-            Box::new(Fault { cause, packet })
-        })
     }
 
     /// Launches that may do something now.
@@ -199,7 +203,8 @@ impl Copy {
         ready
     }
 
-    fn step(&mut self, host: &mut dyn Host) -> Result<(), Cause> {
+    /// Moves a part, or ends a launch.
+    pub(super) fn turn(&mut self, host: &mut dyn Host) -> Result<(), Box<Fault>> {
         let ready = self.ready();
         let Some(last) = ready.len().checked_sub(1) else {
             return Ok(());
@@ -211,35 +216,36 @@ impl Copy {
         let Some(job) = self.jobs.get_mut(at) else {
             return Ok(());
         };
-        if !job.moved() {
-            part(host, job).map_err(|cause| {
-                let launch = &job.launch;
-                match cause {
-                    Cause::Memory(_) => cause,
-                    other => Cause::Launch(format!(
-                        "{other} (from {:#x} to {:#x}, {} lines of {:#x})",
-                        launch.source, launch.destination, launch.lines, launch.length
-                    )),
-                }
-            })?;
-            if !job.moved() {
-                return Ok(());
-            }
+        let ended = step(host, job, at == 0).map_err(|cause| {
+            let packet = job.describe();
+            Box::new(Fault { cause, packet })
+        })?;
+        if ended {
+            self.jobs.remove(at);
         }
-        // With a flush it has to wait for those before it.
-        if at > 0 && job.launch.flush {
-            return Ok(());
-        }
-        let interrupt = job.launch.interrupt;
-        if let Some(semaphore) = job.launch.semaphore.take() {
-            semaphore.write(host.vm(), time(host))?;
-        }
-        if interrupt {
-            host.interrupt(0);
-        }
-        self.jobs.remove(at);
         Ok(())
     }
+}
+
+/// Brings a launch on; `true` if it is over. `first`: all those before it are.
+fn step(host: &mut dyn Host, job: &mut Job, first: bool) -> Result<bool, Cause> {
+    if !job.moved() {
+        part(host, job)?;
+        if !job.moved() {
+            return Ok(false);
+        }
+    }
+    // With a flush it has to wait for those before it.
+    if !first && job.launch.flush {
+        return Ok(false);
+    }
+    if let Some(semaphore) = &job.launch.semaphore {
+        semaphore.write(host.vm(), time(host))?;
+    }
+    if job.launch.interrupt {
+        host.interrupt(0);
+    }
+    Ok(true)
 }
 
 /// Moves the next part of a launch.

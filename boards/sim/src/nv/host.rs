@@ -322,7 +322,7 @@ impl Channel {
             self.last = Some(target);
             return match target {
                 Target::Compute => self.compute.method(host, method, data),
-                Target::Copy => self.copy.method(host, method, data),
+                Target::Copy => self.copy.method(method, data),
             };
         }
         match self.state.method(&self.classes, method, data)? {

@@ -530,6 +530,19 @@ fn many_grids_wait_for_room() {
 }
 
 #[test]
+fn grids_that_multiply_are_stopped() {
+    let mut rig = rig("hopper", 3, NUMBER, DATA, 0);
+    let mut qmd = Qmd::new("hopper", 1);
+    qmd.then(place(0));
+    qmd.each("DEPENDENT_QMD_ENABLE", 1, 1);
+    qmd.each("DEPENDENT_QMD_ACTION", 1, 1);
+    qmd.set("DEPENDENT_QMD1_POINTER", place(0) >> 8);
+    rig.qmd(0, &qmd);
+    rig.submit(&send(place(0)));
+    assert!(rig.fault().to_string().contains("more than 128 grids"));
+}
+
+#[test]
 fn report_semaphores() {
     let mut rig = rig("ampere", 3, NUMBER, DATA, 0);
     rig.memory.put64(SIGNAL, u64::MAX);

@@ -233,9 +233,10 @@ fn unmapped_memory_is_a_fault() {
     rig.submit(&copy(DATA, 0x5000, 4, PLAIN));
     rig.submit(&signal(SIGNAL, 1, FLUSH | ONE_WORD));
     let fault = rig.fault();
-    let Cause::Memory(page) = fault.cause else {
+    let Cause::Memory(page) = &fault.cause else {
         panic!("{fault}");
     };
     assert_eq!(page.address, 0x5000);
+    assert!(fault.packet.contains("0x1 lines of 0x4 from"), "{fault}");
     assert_eq!(rig.memory.get(SIGNAL), 0);
 }
