@@ -63,9 +63,10 @@
 //! | `cpu` | the system's processors |
 //! | `amd`, `amd:1` | the first, the second AMD GPU that the kernel's driver (KFD) has |
 //! | `amd,aql`, `amd:1,aql` | the same with compute queues of AQL packets, not PM4 words |
+//! | `nv`, `nv:1` | the first, the second NVIDIA GPU that NVIDIA's kernel driver has, counted along the bus |
 //! | `qcom` | the Adreno GPU that Qualcomm's kernel driver (kgsl) has |
 //! | `qcom,fast` | the same with the GPU's fastest clock while work runs |
-//! | `sim:amd-gfx1100`, `sim:amd-gfx942:1,gpus=4,aql,seed=7`, `sim:qcom-a650` | a GPU of a simulated machine (feature `sim`) |
+//! | `sim:amd-gfx1100`, `sim:amd-gfx942:1,gpus=4,aql,seed=7`, `sim:nv-hopper,gpus=2`, `sim:qcom-a650` | a GPU of a simulated machine (feature `sim`) |
 //!
 //! # AMD GPUs
 //!
@@ -83,6 +84,25 @@
 //! - After a fault [`Device::recover`] makes new queues, and tries them. Linux keeps a process off a GPU after a memory
 //!   fault until the process ends, whatever it closes and opens (`kfd_dqm_evict_pasid`, `kfd_release`): then it says so, and the
 //!   device stays in error, as do devices of that GPU opened later.
+//!
+//! # NVIDIA GPUs
+//!
+//! Programs are cubins, compiled for the GPU's architecture ([`Device::target`]): sm_80 to sm_90, sm_100 and sm_120. A cubin
+//! says how large its arguments are, and not what they are: [`Module::kernel_with`] takes a signature, and then launches are
+//! checked against it. GPUs are reached through NVIDIA's kernel driver, version 535 to 595, whose interface changes from branch
+//! to branch: a branch that is not known is refused, unless `HCQDEV_NV_ABI` names one whose interface to take.
+//!
+//! - Signals have 64 bits, waits compare 63 (on GA100 both have 32). Polls look at one bit, known while recording.
+//! - Buffers are in device memory that the host reaches if the GPU's window on the bus (BAR1) is as large as its memory, else
+//!   in host memory. Everything lies at addresses below 2^40, where launch descriptors and channels reach it; host and GPU see
+//!   it at the same address if the process has nothing there.
+//! - Queues are channels of one group, each with a context of its own, so that they run side by side. A launch waits until the
+//!   launches before it on its queue are complete.
+//! - Every kernel has a stack: local memory for all threads that the GPU can hold, of each queue that it is launched on, is
+//!   allocated at the first launch. When it grows, launches wait until the device is idle.
+//! - The driver wakes nobody: a waiting host looks again after naps of up to a millisecond.
+//! - A fault in a kernel tells its address or the instruction. One of a copy or a signal may tell only that it was there.
+//!   After it [`Device::recover`] makes new channels, and tries them.
 //!
 //! # Adreno GPUs
 //!
@@ -129,7 +149,7 @@
 //!
 //! # Not supported
 //!
-//! - NVIDIA GPUs, and graphs.
+//! - NVIDIA: what [`hcq_nv`] lists, GPUs in parts (MIG), confidential computing.
 //! - Adreno: what [`hcq_qcom`] lists.
 //! - Waits of one device's queue for another device's submission without the host, but by shared signals.
 //! - AMD: what [`hcq_amd`] lists, and host services of kernels (`printf`, device-side allocation).

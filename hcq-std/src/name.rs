@@ -48,7 +48,7 @@ impl Machine<'_> {
 pub(crate) fn known() -> String {
     let mut names = FAMILIES.join(", ");
     if cfg!(feature = "sim") {
-        names.push_str(", sim:amd-CHIP (a simulated one: gfx942, gfx1100, ...), sim:qcom-CHIP (a630, a650, a660)");
+        names.push_str(", sim:amd-CHIP (a simulated one: gfx942, gfx1100, ...), sim:nv-CHIP (ampere, ada, hopper, blackwell), sim:qcom-CHIP (a630, a650, a660)");
     }
     names
 }

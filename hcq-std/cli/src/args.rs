@@ -166,6 +166,10 @@ pub enum Format {
     Aql,
     /// AMD: packets of the copy engine
     Sdma,
+    /// NVIDIA: methods of any engine
+    Nv,
+    /// NVIDIA: launch descriptors
+    Qmd,
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@ pub(super) fn decoder(args: &DecodeArgs) -> Result<Box<dyn Decoder>> {
             )
             .help(known_chips())
         })?),
+        // Other vendors' formats have decoders of their own.
+        _ => return Err(Failure::usage("this format is not one of AMD's").into()),
     };
     Ok(Box::new(Amd(stream)))
 }

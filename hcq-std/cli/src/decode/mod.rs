@@ -1,6 +1,7 @@
 //! `hcq decode`: what the words of a queue mean, packet by packet.
 
 mod amd;
+mod nv;
 mod words;
 
 use std::io::{self, BufWriter, Write};
@@ -37,6 +38,7 @@ pub trait Decoder {
 pub fn decoder(args: &DecodeArgs) -> Result<Box<dyn Decoder>> {
     match args.format {
         Format::Pm4 | Format::Aql | Format::Sdma => amd::decoder(args),
+        Format::Nv | Format::Qmd => nv::decoder(args),
     }
 }
 

@@ -50,9 +50,12 @@ impl Programs {
                 (Some(index), _) => Some(index),
                 (None, Some(module)) => match module.kernel(name) {
                     Ok(kernel) => {
-                        let signature = kernel
+                        // A cubin says only how large arguments are: they are taken as they are given.
+                        let known_kinds = kernel
                             .arguments()
-                            .map(|list| list.iter().map(parameter).collect());
+                            .filter(|list| list.iter().all(|a| !a.size_only));
+                        let signature =
+                            known_kinds.map(|list| list.iter().map(parameter).collect());
                         kernels.push((kernel, signature));
                         known.insert((launch.program, device, name), kernels.len() - 1);
                         Some(kernels.len() - 1)
