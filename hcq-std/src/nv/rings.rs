@@ -24,6 +24,9 @@ const WORDS_BYTES_PER_ENTRY: usize = 64;
 /// The most entries that a ring is made with: the options count packets of 64 bytes, and an entry runs many.
 const MOST_ENTRIES: usize = 1 << 16;
 
+/// Bytes of local memory up to which a thread gets what it asks for: all threads that a GPU can hold have as much.
+const USUAL_STACK: u32 = 1024;
+
 /// Local memory and where it is.
 #[derive(Debug)]
 struct Block {
@@ -224,10 +227,12 @@ impl Rings {
             what: format!("a kernel with {thread_bytes} bytes of local memory per thread"),
             reason: e.to_string(),
         };
-        // In powers of two, so that it is rarely allocated anew; exactly if that is too much.
+        // What every kernel has is enough for most. More comes in powers of two, so that it is rarely allocated anew; exactly
+        // if that is too much.
         let topology = &self.gpu.facts().topology;
         let rounded = thread_bytes
             .checked_next_power_of_two()
+            .filter(|_| thread_bytes > USUAL_STACK)
             .and_then(|bytes| Need::new(topology, bytes).ok())
             .and_then(|need| Some((need, self.local_memory(&need).ok()?)));
         let (need, memory) = match rounded {

@@ -253,7 +253,7 @@ fn local_memory_grows_and_is_told_once() {
     // The first is nobody's to wait for.
     assert!(nv.rings.grow_local(0, 600, false).expect("memory"));
     assert!(
-        nv.rings.has_local(0, 1024) && !nv.rings.has_local(0, 1025) && !nv.rings.has_local(1, 32)
+        nv.rings.has_local(0, 608) && !nv.rings.has_local(0, 609) && !nv.rings.has_local(1, 32)
     );
     port.push(COMPUTE, Body::Words(&[]), &[NOP]).expect("room");
     let told = seen.take().remove(0).expect("words");
