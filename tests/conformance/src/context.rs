@@ -159,6 +159,16 @@ impl Context {
         self.kind.is_none_or(Kind::copy_faults_tell_address)
     }
 
+    /// Fails with what is missing, unless submissions see what the host stores into wrapped memory later.
+    pub(crate) fn need_late_stores(&self) -> Result<(), Failure> {
+        if self.kind.is_none_or(Kind::sees_late_stores) {
+            return Ok(());
+        }
+        Err(Failure::missing(
+            "wrapped memory in which a submission sees what the host stores after it",
+        ))
+    }
+
     /// Whether programs tell addresses from numbers in their arguments.
     pub(crate) fn programs_tell_arguments(&self) -> bool {
         self.kind.is_none_or(Kind::programs_tell_arguments)

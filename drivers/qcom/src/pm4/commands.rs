@@ -114,6 +114,16 @@ pub(crate) fn poll_bit(
     mask: u32,
     expect: Value,
 ) -> Result<(), RecordError> {
+    // No word can match bits that the mask clears.
+    if let Some(bits) = expect.imm()
+        && bits & !u64::from(mask) != 0
+    {
+        return Err(RecordError::Limit {
+            operand: Operand::Data,
+            value: bits,
+            max: mask.into(),
+        });
+    }
     WaitRegMem {
         function: Function::Equal,
         poll: Poll::Memory(address),

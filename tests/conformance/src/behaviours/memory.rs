@@ -198,6 +198,7 @@ fn wrapped(cx: &mut Context) -> Result<(), Failure> {
 
 fn barrier_host_writes(cx: &mut Context) -> Result<(), Failure> {
     const N: u32 = 512;
+    cx.need_late_stores()?;
     let device = cx.device();
     let kernel = cx.kernel(device, Stock::Copy)?;
     // Memory that the host writes to on its own, while the device is held.

@@ -72,6 +72,12 @@ pub trait Kind: Debug + Sync {
         true
     }
 
+    /// Whether a submission sees what the host stores into wrapped memory after it was submitted, once a signal says so. Where the
+    /// GPU does not look into the host's caches those are written back before each submission only.
+    fn sees_late_stores(&self) -> bool {
+        true
+    }
+
     /// Whether programs say of each argument if it is an address or a number. Else they say its size.
     fn programs_tell_arguments(&self) -> bool {
         true

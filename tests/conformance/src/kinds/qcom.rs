@@ -63,6 +63,10 @@ impl Kind for Qcom {
         None
     }
 
+    fn sees_late_stores(&self) -> bool {
+        false
+    }
+
     fn smallest_ring(&self) -> usize {
         SMALLEST_RING
     }

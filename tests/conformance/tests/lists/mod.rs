@@ -63,6 +63,7 @@ pub(crate) fn quick() -> Vec<Behaviour> {
 }
 
 /// What two and four GPUs of a machine do together.
+#[allow(dead_code, reason = "some machines have one GPU")]
 pub(crate) fn peers() -> Vec<Behaviour> {
     let all = behaviours().iter().copied();
     all.filter(|b| b.name.starts_with("peer.")).collect()
