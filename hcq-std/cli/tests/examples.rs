@@ -61,17 +61,29 @@ fn matmul() {
     checked("matmul", 1);
 }
 
-/// The example of GPUs, whose programs are the golden objects.
-fn gpu() -> Job {
+/// One of the examples of GPUs, whose programs are among this project's tests.
+fn gpu_by(name: &str) -> Job {
     let job = copy_of("gpu");
-    let objects = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/objects");
-    let objects = objects.canonicalize().unwrap();
-    let file = job.dir.path().join("job.toml");
-    let text = fs::read_to_string(&file).unwrap();
-    let there = text.replace("../../tests/vectors/objects", objects.to_str().unwrap());
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
+    let tests = tests.canonicalize().unwrap();
+    let text = fs::read_to_string(job.dir.path().join(name)).unwrap();
+    let there = text.replace("../../tests", tests.to_str().unwrap());
     assert_ne!(text, there);
-    fs::write(&file, there).unwrap();
+    fs::write(job.dir.path().join("job.toml"), there).unwrap();
     job
+}
+
+fn gpu() -> Job {
+    gpu_by("job.toml")
+}
+
+fn runs_on(job: &Job, device: &str) {
+    let run = job.run(&["--json", "--device", device]);
+    assert_eq!(run.code, 0, "{device}: {}{}", run.stdout, run.stderr);
+    let json = run.json();
+    let checks = json["checks"].as_array().unwrap();
+    assert_eq!(checks.len(), 2, "{json}");
+    assert!(checks.iter().all(|c| c["ok"] == true), "{json}");
 }
 
 #[test]
@@ -82,12 +94,14 @@ fn code_objects_run_on_simulated_gpus() {
         "sim:amd-gfx1100,aql",
         "sim:amd-gfx1201",
     ] {
-        let run = gpu().run(&["--json", "--device", device]);
-        assert_eq!(run.code, 0, "{device}: {}{}", run.stdout, run.stderr);
-        let json = run.json();
-        let checks = json["checks"].as_array().unwrap();
-        assert_eq!(checks.len(), 2, "{json}");
-        assert!(checks.iter().all(|c| c["ok"] == true), "{json}");
+        runs_on(&gpu(), device);
+    }
+}
+
+#[test]
+fn cubins_run_on_simulated_gpus() {
+    for generation in ["ampere", "ada", "hopper", "blackwell"] {
+        runs_on(&gpu_by("job-nv.toml"), &format!("sim:nv-{generation}"));
     }
 }
 
