@@ -7,6 +7,11 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
     exit 1
 }
 python3 -m venv .venv
-.venv/bin/pip install --quiet --disable-pip-version-check tinygrad==0.14.0
+timeout 300 .venv/bin/pip install --quiet --disable-pip-version-check tinygrad==0.14.0 || {
+    rm -rf .venv
+    echo "skipped: tinygrad: PyPI is not reachable" >&2
+    exit 1
+}
 # Says at once whether the peer works here, for instance whether it finds clang.
 printf '\n\n\n' | .venv/bin/python tinygrad_cpu.py 100
+printf '\n' | .venv/bin/python tinygrad_amd.py launch 100 shared

@@ -8,6 +8,7 @@ mod graph;
 mod graphs;
 mod peers;
 mod submits;
+mod tinygrad;
 
 use hcq_bench::alloc::Counting;
 use hcq_bench::goal::Goals;
@@ -22,6 +23,7 @@ fn main() {
     submits::print(&mut goals);
     cpu_queue::print(&mut goals);
     peers::print(&mut goals);
+    tinygrad::print(&mut goals);
     amd::print(&mut goals);
     copies::print(&mut goals);
     println!("{}", goals.summary());
