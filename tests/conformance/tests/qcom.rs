@@ -1,0 +1,94 @@
+//! The whole list on simulated Adreno GPUs.
+
+use hcq_conformance::Behaviour;
+use hcq_conformance::kinds::{KINDS, Stock};
+use hcq_std::{Device, Options};
+use lists::{quick, run_list};
+
+mod lists;
+
+/// What these devices lack, or this machine: there is one compute queue, one GPU, memory at other addresses than the host's, and
+/// no look into the host's caches.
+const MAY_SKIP: [&str; 36] = [
+    "signal.progress-restarts-timeout",
+    "barrier.host-writes",
+    "poll.set-and-clear",
+    "timestamp.across-queues",
+    "timeline.in-order",
+    "timeline.roll-over-synced",
+    "timeline.roll-over-unsynced",
+    "timeline.late-waits-over-roll-over",
+    "graphs.several-queues",
+    "graphs.with-the-cpu",
+    "ring.full-timeout",
+    "queues.overlap",
+    "queues.all-depend",
+    "queues.ping-pong",
+    "queues.after",
+    "drop.held",
+    "peer.reads",
+    "peer.writes",
+    "peer.copies",
+    "peer.kernels",
+    "peer.bound",
+    "peer.signals",
+    "peer.ping-pong",
+    "peer.after",
+    "peer.after-many",
+    "peer.ring-of-four",
+    "peer.threads",
+    "peer.shared-on",
+    "peer.kept",
+    "peer.not-shared",
+    "peer.timestamps",
+    "peer.dropped-view",
+    "peer.fault",
+    "fault.sticky",
+    "fault.recover-held",
+    "fault.drop",
+];
+
+#[test]
+fn every_kernel_loads_on_every_chip() {
+    for chip in ["a630", "a650", "a660"] {
+        let name = format!("sim:qcom-{chip}");
+        let device = Device::open(&name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(device.target(), chip);
+        let kind = KINDS
+            .iter()
+            .find(|k| k.serves(&name))
+            .expect("a kind serves it");
+        for stock in Stock::ALL {
+            let kernel = kind
+                .kernel(&device, stock)
+                .unwrap_or_else(|e| panic!("{name}, {}: {e}", stock.name()))
+                .expect("there is a program for it");
+            assert_eq!(kernel.name(), stock.name());
+        }
+    }
+}
+
+macro_rules! lists {
+    ($($name:ident: $device:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            run_list($device, &list($device), Options::default(), &MAY_SKIP);
+        }
+    )*};
+}
+
+/// An A630 does not look into the host's caches. A graph that exchanges bytes through the host's memory does not come to its end
+/// there: the shell has yet to write those lines back. So that one is not run on it.
+fn list(device: &str) -> Vec<Behaviour> {
+    let mut list = quick();
+    if device == "sim:qcom-a630" {
+        list.retain(|b| b.name != "graphs.through-the-host");
+    }
+    list
+}
+
+lists! {
+    a630: "sim:qcom-a630";
+    a650: "sim:qcom-a650";
+    a660: "sim:qcom-a660";
+}
