@@ -170,6 +170,8 @@ pub enum Format {
     Nv,
     /// NVIDIA: launch descriptors
     Qmd,
+    /// Adreno: packets of the command processor
+    Adreno,
 }
 
 #[cfg(test)]

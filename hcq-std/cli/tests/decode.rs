@@ -187,6 +187,67 @@ fn recorded_aql_queues() {
 }
 
 #[test]
+fn recorded_queues_of_adreno() {
+    let job = Job::new("");
+    for chip in ["a630", "a650", "a660"] {
+        let all = cases(&format!("qcom-{chip}"));
+        let (mut joined, mut starts) = (Vec::new(), Vec::new());
+        for case in &all {
+            for op in list(&case["inputs"]["ops"]) {
+                let range: Vec<u64> = list(&op["words"]).iter().map(number).collect();
+                if let [start, end] = range[..]
+                    && start < end
+                {
+                    let what = op["op"].as_str().expect("a command").to_owned();
+                    starts.push((joined.len() + start as usize, what));
+                }
+            }
+            joined.extend(words(&case["expected_words"]));
+        }
+        assert!(joined.len() > 500, "{chip}: {}", joined.len());
+        job.file("q.bin", &bytes(&joined));
+        let run = job.hcq(&["decode", "--format", "adreno", "--chip", chip, "q.bin"]);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{chip}");
+        let decoded = lines(&run.stdout);
+        for (at, op) in starts {
+            // Every command begins where a packet does.
+            let text = decoded.iter().find(|(a, _)| *a == at);
+            let text = text.unwrap_or_else(|| panic!("{chip}: {op} at {at:#x}")).1;
+            let begins = match op.as_str() {
+                "wait" => "CP_WAIT_REG_MEM",
+                "timestamp" | "signal" => "CP_WAIT_FOR_IDLE",
+                "memory_barrier" => "CP_EVENT_WRITE",
+                "exec" => "CP_SET_MARKER",
+                _ => "",
+            };
+            assert!(text.starts_with(begins), "{chip}: {op} begins with {text}");
+        }
+        assert!(run.stdout.contains("SP_CS_CTRL_REG0"), "{chip}");
+        // Packets are the same on all chips that are known.
+        let plain = job.hcq(&["decode", "--format", "adreno", "q.bin"]);
+        assert_eq!((plain.code, plain.stdout), (0, run.stdout), "{chip}");
+    }
+    job.file("bad.bin", &bytes(&[0x7026_8000, 0x7033_0004]));
+    let run = job.hcq(&["decode", "--format", "adreno", "bad.bin"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stdout.contains("0x0001: ??"), "{}", run.stdout);
+    let run = job.hcq(&["decode", "--format", "adreno", "--chip", "a512", "bad.bin"]);
+    assert_eq!(run.code, 2);
+    assert!(
+        run.stderr.contains("known chips: a618, a630"),
+        "{}",
+        run.stderr
+    );
+    let run = job.hcq(&[
+        "decode",
+        "--format=adreno",
+        "--sdma-version=6.0.0",
+        "bad.bin",
+    ]);
+    assert_eq!(run.code, 2);
+}
+
+#[test]
 fn text_and_standard_input_are_the_same_as_a_file() {
     let job = Job::new("");
     let queue = queue(&recorded("amd-gfx1100-pm4")[0].2);

@@ -2,6 +2,7 @@
 
 mod amd;
 mod nv;
+mod qcom;
 mod words;
 
 use std::io::{self, BufWriter, Write};
@@ -39,6 +40,7 @@ pub fn decoder(args: &DecodeArgs) -> Result<Box<dyn Decoder>> {
     match args.format {
         Format::Pm4 | Format::Aql | Format::Sdma => amd::decoder(args),
         Format::Nv | Format::Qmd => nv::decoder(args),
+        Format::Adreno => qcom::decoder(args),
     }
 }
 
