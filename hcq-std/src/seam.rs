@@ -482,7 +482,7 @@ impl System for Linux {
 
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout: Duration) {
         let time = libc::timespec {
-            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
         let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;

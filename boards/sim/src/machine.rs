@@ -422,24 +422,34 @@ impl Machine {
             return Err(libc::EACCES);
         }
         let bytes = bytes.checked_next_multiple_of(PAGE).ok_or(libc::ENOMEM)?;
-        let map = Map {
+        let mut map = Map {
             node: open.node,
             file: open.id,
             offset,
             bytes,
             fixed: fixed.and_then(|_| u64::try_from(at).ok()),
+            before: None,
             write,
         };
-        let view = state.driver(open.driver)?.mmap(&map)?;
         let len = usize::try_from(bytes).map_err(|_| libc::ENOMEM)?;
-        let free = view.at.and_then(|at| usize::try_from(at).ok());
-        let place = match (fixed, free) {
-            (Some(address), _) => Place::Fixed(address),
-            (None, Some(at)) => Place::Free(at),
-            (None, None) => Place::Anywhere,
+        let (mapped, view) = loop {
+            let view = state.driver(open.driver)?.mmap(&map)?;
+            let free = view.at.and_then(|at| usize::try_from(at).ok());
+            let place = match (fixed, free) {
+                (Some(address), _) => Place::Fixed(address),
+                (None, Some(at)) => Place::Free(at),
+                (None, None) => Place::Anywhere,
+            };
+            // SAFETY: a fixed range is the caller's by this function's contract.
+            match unsafe { view.block.map(place, view.offset, len, read, write) } {
+                Ok(mapped) => break (mapped, view),
+                // Kernels look for what is free for both; it is found by trying.
+                Err(libc::EEXIST) if fixed.is_none() && map.before != view.at => {
+                    map.before = view.at;
+                }
+                Err(errno) => return Err(errno),
+            }
         };
-        // SAFETY: a fixed range is the caller's by this function's contract.
-        let mapped = unsafe { view.block.map(place, view.offset, len, read, write) }?;
         let start = mapped.as_ptr().addr();
         let told = u64::try_from(start).map_err(|_| libc::ENOMEM);
         let told = told.and_then(|start| state.driver(open.driver)?.mapped(&map, start));

@@ -37,6 +37,8 @@ pub(super) struct Node {
     file: Option<Handle>,
     /// Whether the GPU was found not to look into the host's caches.
     pub(super) no_snoop: AtomicBool,
+    /// Whether host and GPU were found to have no range of addresses in common.
+    pub(super) own_addresses: AtomicBool,
 }
 
 impl Drop for Node {
@@ -174,6 +176,7 @@ impl Device {
                     system: Arc::clone(system),
                     file: Some(file),
                     no_snoop: AtomicBool::new(false),
+                    own_addresses: AtomicBool::new(false),
                 }),
                 facts,
             }),

@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub(crate) first_timestamp: u32,
     /// Nothing that is submitted is done.
     pub(crate) hangs: bool,
+    /// Whether the host's addresses are none that the GPU could have.
+    pub(crate) far: bool,
     /// The GPU's clock as the driver reads it is ahead of the timestamps' by so much; `None` if it cannot be read.
     pub(crate) clock: Option<u64>,
     /// Answers of `open` other than success.
@@ -357,7 +359,11 @@ impl State {
         let object = Object {
             flags,
             size,
-            gpu: self.next_gpu,
+            gpu: if flags.contains(MemFlags::USE_CPU_MAP) {
+                0
+            } else {
+                self.next_gpu
+            },
             cpu,
             is_user: cpu != 0,
             ..Default::default()
@@ -420,7 +426,7 @@ impl State {
             return Err(Errno(libc::EDEADLK));
         }
         // The kernel's own queue of a context.
-        assert!(context.pending.len() < 127, "the call would not come back");
+        assert!(context.pending.len() < 50, "the call would not come back");
         context.queued = context.queued.wrapping_add(1);
         a.timestamp = context.queued;
         context.pending.push((a.timestamp, words));
@@ -457,6 +463,9 @@ impl State {
                 assert_eq!(a.r#type, kgsl::KGSL_USER_MEM_TYPE_ADDR);
                 if start % PAGE != 0 || a.priv_len % PAGE != 0 || a.priv_len == 0 {
                     return Err(Errno::INVAL);
+                }
+                if a.flags.contains(MemFlags::USE_CPU_MAP) {
+                    return Err(Errno::NOMEM);
                 }
                 if !self.snoops {
                     a.flags.remove(MemFlags::IOCOHERENT);
@@ -598,6 +607,9 @@ impl System for Fake {
         if let Some(id) = id {
             let object = state.objects.get(&id).ok_or(Errno::INVAL)?;
             assert!(!object.is_user && request.len as u64 == object.size);
+            if object.flags.contains(MemFlags::USE_CPU_MAP) && state.far {
+                return Err(Errno::NOMEM);
+            }
         }
         // SAFETY: no fixed address.
         let start = unsafe { Linux.mmap(&memory) }?;
@@ -605,6 +617,9 @@ impl System for Fake {
         state.mappings.insert(cpu, (request.len, id));
         if let Some(object) = id.and_then(|id| state.objects.get_mut(&id)) {
             (object.cpu, object.is_mapped) = (cpu, true);
+            if object.flags.contains(MemFlags::USE_CPU_MAP) {
+                object.gpu = cpu as u64;
+            }
         }
         Ok(start)
     }

@@ -20,6 +20,8 @@ use crate::seam::{Errno, MapRequest, Protection, page_bytes};
 
 /// GPU addresses have 49 bits at most.
 const ADDRESS_END: u64 = 1 << 49;
+/// Addresses that a process may choose end here, or before (`KGSL_IOMMU_VA_END64`).
+const COMMON_END: u64 = 1 << 39;
 
 /// An object's number, freed when it is dropped.
 #[derive(Debug)]
@@ -127,7 +129,26 @@ impl Bo {
         Self::create(node, bytes, len, MemFlags::cache_mode(mode)).map_err(explain)
     }
 
+    /// At one address for host and GPU, as graphs with processors need it, where the kernel finds one.
     fn create(node: &Arc<Node>, bytes: usize, len: usize, flags: MemFlags) -> Result<Self, Step> {
+        if !node.own_addresses.load(Ordering::Relaxed) {
+            match Self::create_at(node, bytes, len, flags | MemFlags::USE_CPU_MAP) {
+                // Where host and GPU have no range in common, they have none for the next one either.
+                Err(("mmap", Errno::NOMEM)) => node.own_addresses.store(true, Ordering::Relaxed),
+                // Something else of the process is there.
+                Err(("mmap", Errno(libc::EEXIST))) => {}
+                other => return other,
+            }
+        }
+        Self::create_at(node, bytes, len, flags)
+    }
+
+    fn create_at(
+        node: &Arc<Node>,
+        bytes: usize,
+        len: usize,
+        flags: MemFlags,
+    ) -> Result<Self, Step> {
         let mut argument = kgsl::kgsl_gpuobj_alloc {
             size: len as u64,
             flags: flags | MemFlags::align(alignment(len)) | MemFlags::kind(kgsl::KGSL_MEMTYPE_CL),
@@ -142,10 +163,8 @@ impl Bo {
             node: Arc::clone(node),
             id: argument.id,
         };
-        let (address, whole, flags) = place(&object)?;
         let mapped = usize::try_from(argument.mmapsize).ok();
-        let mapped =
-            mapped.filter(|&n| n >= len && n <= isize::MAX as usize && whole >= len as u64);
+        let mapped = mapped.filter(|&n| n >= len && n <= isize::MAX as usize);
         let mapped = mapped.ok_or(("GPUOBJ_ALLOC with another size", Errno::IO))?;
         let offset = kgsl::mmap_offset(argument.id, page_bytes().trailing_zeros());
         let request = MapRequest {
@@ -161,6 +180,11 @@ impl Bo {
             start,
             len: mapped,
         };
+        // An address that is to be the host's is known from here on.
+        let (address, whole, flags) = place(&object)?;
+        if whole < len as u64 {
+            return Err(("GPUOBJ_ALLOC with another size", Errno::IO));
+        }
         let cached = matches!(
             flags.caches(),
             CacheMode::WriteBack | CacheMode::WriteThrough
@@ -212,12 +236,29 @@ impl Bo {
     }
 }
 
-/// Makes whole pages an object: its address, bytes, whether the GPU looks into the host's caches, and it.
+/// Makes whole pages an object: its address, bytes, whether the GPU looks into the host's caches, and it. At the host's address,
+/// if the GPU may have that one.
 fn adopt(
     node: &Arc<Node>,
     start: usize,
     len: usize,
     writable: bool,
+) -> Result<(u64, u64, bool, Object), Step> {
+    if (start as u64).saturating_add(len as u64) <= COMMON_END {
+        match adopt_at(node, start, len, writable, MemFlags::USE_CPU_MAP) {
+            Err((_, Errno::NOMEM)) => {}
+            other => return other,
+        }
+    }
+    adopt_at(node, start, len, writable, MemFlags::empty())
+}
+
+fn adopt_at(
+    node: &Arc<Node>,
+    start: usize,
+    len: usize,
+    writable: bool,
+    how: MemFlags,
 ) -> Result<(u64, u64, bool, Object), Step> {
     let what = "GPUOBJ_IMPORT of host memory";
     let pages = kgsl::kgsl_gpuobj_import_useraddr {
@@ -225,7 +266,8 @@ fn adopt(
     };
     let mut flags = MemFlags::cache_mode(CacheMode::WriteBack)
         | MemFlags::IOCOHERENT
-        | MemFlags::kind(kgsl::KGSL_MEMTYPE_CL);
+        | MemFlags::kind(kgsl::KGSL_MEMTYPE_CL)
+        | how;
     flags.set(MemFlags::GPUREADONLY, !writable);
     let mut argument = kgsl::kgsl_gpuobj_import {
         r#priv: std::ptr::from_ref(&pages).expose_provenance() as u64,

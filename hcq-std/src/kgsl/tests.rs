@@ -148,7 +148,7 @@ fn submissions_count_across_the_roll_over() {
     let context = device.context(false).expect("a context");
     let piece = fill(&*block, &[IDLE, IDLE]);
     let first = context.submit(&[piece]).expect("submitted");
-    assert_eq!(first, u64::from(u32::MAX) - 1);
+    assert_eq!(first, 1);
     fake.state().hangs = true;
     let numbers: Vec<u64> = (0..4)
         .map(|_| context.submit(&[piece, piece]).expect("submitted"))
@@ -165,6 +165,38 @@ fn submissions_count_across_the_roll_over() {
     assert_eq!((context.known(), context.retired()), (first + 3, first + 4));
     let sizes: Vec<usize> = fake.state().submitted.iter().map(Vec::len).collect();
     assert_eq!(sizes, [1, 2, 2, 2, 2]);
+}
+
+#[test]
+fn what_the_kernel_has_no_room_for_waits_its_turn() {
+    let fake = Fake::new();
+    fake.state().first_timestamp = u32::MAX - 30;
+    let device = open(&fake);
+    let block = device.allocate(4096, Caching::Gathered).expect("memory");
+    let context = device.context(false).expect("a context");
+    let piece = fill(&*block, &[IDLE, IDLE]);
+    fake.state().hangs = true;
+    let many: Vec<u64> = (0..200)
+        .map(|_| context.submit(&[piece]).expect("submitted"))
+        .collect();
+    assert_eq!(many, (1..=200).collect::<Vec<_>>());
+    assert_eq!(fake.state().submitted.len(), 48);
+    assert_eq!((context.submitted(), context.retired()), (200, 0));
+    assert!(!context.wait(1, Duration::from_millis(1)));
+    fake.state().hangs = false;
+    assert!(context.wait(200, Duration::from_secs(10)));
+    assert_eq!((context.known(), context.retired()), (200, 200));
+    assert_eq!(fake.state().submitted.len(), 200);
+    // What waits when the context ends is given up.
+    fake.state().hangs = true;
+    for _ in 0..60 {
+        context.submit(&[piece]).expect("submitted");
+    }
+    context.end();
+    assert!(matches!(context.submit(&[piece]), Err(Refusal::Fault)));
+    assert!(!context.wait(260, Duration::from_secs(10)));
+    assert!(fake.state().contexts.is_empty());
+    assert_eq!(fake.state().submitted.len(), 248);
 }
 
 #[test]
@@ -277,6 +309,30 @@ fn a_refused_submission_changes_nothing() {
     assert_eq!(context.submit(&[piece]), Err(Refusal::Driver(Errno::NOMEM)));
     assert_eq!((context.submitted(), context.fault()), (0, None));
     assert_eq!(context.submit(&[piece]), Ok(1));
+}
+
+#[test]
+fn host_and_gpu_have_one_address_where_they_can() {
+    for far in [false, true] {
+        let fake = Fake::new();
+        fake.state().far = far;
+        let device = open(&fake);
+        let blocks: Vec<_> = [Caching::Cached, Caching::Gathered, Caching::Uncached]
+            .into_iter()
+            .map(|caching| device.allocate(5000, caching).expect("memory"))
+            .collect();
+        for block in &blocks {
+            let same = block.address() == block.cpu().as_ptr().addr() as u64;
+            assert_eq!(same, !far);
+        }
+        let maps = fake
+            .state()
+            .calls
+            .iter()
+            .filter(|c| **c == Counted::Mmap)
+            .count();
+        assert_eq!(maps, if far { 4 } else { 3 }, "it is tried once");
+    }
 }
 
 /// Everything that the driver does, once.

@@ -14,9 +14,6 @@ use super::{Lane, Places};
 use crate::Error;
 use crate::backend::{Body, Piece, Port, PushError, QueueId, QueueKind};
 
-/// Submissions in flight at most. A call that finds the driver's queue of a context full waits in the kernel, which nothing can
-/// end but the queue: `_context_drawqueue_size` is 50 in older drivers, one less than the 128 places in newer ones.
-const MOST: usize = 48;
 /// Words start at cache lines of the command processor.
 const ALIGN: u64 = 64;
 /// How long a GPU that slept may take to do something: it is powered up, and its firmware is loaded.
@@ -70,7 +67,7 @@ impl Arena {
             self.in_flight.pop_front();
         }
         if self.in_flight.is_empty() {
-            // From the beginning of the memory, so that what fits into all of it fits.
+            // Nothing is read any more: the whole of it is in one piece.
             self.put = self.put.next_multiple_of(self.bytes().max(1));
             self.get = self.put;
         }
@@ -89,7 +86,7 @@ impl Arena {
             at
         };
         let end = start + bytes;
-        let fits = end - self.get <= whole && self.in_flight.len() < MOST;
+        let fits = end - self.get <= whole;
         (fits.then_some((start, end)), free)
     }
 }

@@ -161,6 +161,8 @@ pub(crate) struct Map {
     /// The address that the process insists on.
     #[allow(dead_code, reason = "drivers differ in what they look at")]
     pub(crate) fixed: Option<u64>,
+    /// The process has something else at this address and beyond: an address that the driver chooses ends before.
+    pub(crate) before: Option<u64>,
     /// For writing too.
     pub(crate) write: bool,
 }

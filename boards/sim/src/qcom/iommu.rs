@@ -112,15 +112,22 @@ impl Iommu {
     }
 
     /// Where the process could map an object of `USE_CPU_MAP`: the highest gap, as `kgsl_mmu_find_svm_region` looks for it.
-    pub(crate) fn svm_gap(&self, bytes: u64, align: u64, compat: bool) -> Option<u64> {
+    pub(crate) fn svm_gap(
+        &self,
+        bytes: u64,
+        align: u64,
+        compat: bool,
+        before: Option<u64>,
+    ) -> Option<u64> {
         let range = if compat { self.compat.clone() } else { SVM };
         let down = |end: u64| {
             let at = end.checked_sub(bytes)?;
             let at = at - at % align.max(1);
             (at >= range.start).then_some(at)
         };
-        let mut at = down(range.end)?;
-        for (&start, &len) in self.taken.range(..range.end).rev() {
+        let end = before.map_or(range.end, |end| end.min(range.end));
+        let mut at = down(end)?;
+        for (&start, &len) in self.taken.range(..end).rev() {
             if start.saturating_add(len) <= at {
                 break;
             }
@@ -234,15 +241,15 @@ mod tests {
         ] {
             assert_eq!(iommu.take(start, bytes), Err(libc::ENOMEM), "{start:#x}");
         }
-        assert_eq!(iommu.svm_gap(PAGE, PAGE, false), Some(SVM.end - PAGE));
+        assert_eq!(iommu.svm_gap(PAGE, PAGE, false, None), Some(SVM.end - PAGE));
         assert_eq!(iommu.take(SVM.end - PAGE, PAGE), Ok(()));
         assert_eq!(iommu.take(SVM.end - PAGE, PAGE), Err(libc::ENOMEM));
         assert_eq!(
-            iommu.svm_gap(PAGE, 1 << 20, false),
+            iommu.svm_gap(PAGE, 1 << 20, false, None),
             Some(SVM.end - (1 << 20)),
             "aligned, and beside what is taken"
         );
-        assert_eq!(iommu.svm_gap(SVM.end, PAGE, false), None);
+        assert_eq!(iommu.svm_gap(SVM.end, PAGE, false, None), None);
         assert_eq!(iommu.take(0x4000_0000, PAGE), Ok(()));
     }
 

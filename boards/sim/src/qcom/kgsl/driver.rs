@@ -76,7 +76,7 @@ impl Kernel {
                 return Err(libc::EBUSY);
             }
             let compat = object.flags.contains(MemFlags::FORCE_32BIT);
-            let gap = process.iommu.svm_gap(map.bytes, align, compat);
+            let gap = process.iommu.svm_gap(map.bytes, align, compat, map.before);
             view.at = Some(gap.ok_or(libc::ENOMEM)?);
         }
         Ok(view)
