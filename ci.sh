@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-STEPS=(test fmt tidy clippy doc features nostd link loom miri fuzz deny bench-smoke)
+STEPS=(test fmt tidy clippy doc features nostd link cross loom miri fuzz deny bench-smoke)
 QUICK=(fmt tidy clippy test)
 BARE_TARGETS=(x86_64-unknown-none aarch64-unknown-none riscv64gc-unknown-none-elf thumbv7em-none-eabihf)
 
@@ -191,6 +191,12 @@ step_link() { # everything linked for those targets with no allocator and no pan
     run rustup target add "${BARE_TARGETS[@]}"
     run tests/link/check.sh "$TARGET/link" "${BARE_TARGETS[@]}" 2>&1 | tee "$SCRATCH/link.log"
     sed -n 's/^ *skipped: //p' "$SCRATCH/link.log" >>"$SKIPS"
+}
+
+step_cross() { # a part of the list of behaviours on aarch64 Linux, under emulation, on a simulated board
+    apt_install qemu-aarch64 qemu-user || { skip cross "qemu-aarch64 (apt-get install qemu-user)" && return; }
+    run tests/cross/aarch64.sh 2>&1 | tee "$SCRATCH/cross.log"
+    sed -n 's/^ *skipped: //p' "$SCRATCH/cross.log" >>"$SKIPS"
 }
 
 step_loom() { # every interleaving of the models in tests/loom*.rs: waits and wakes, publication, shared launches
