@@ -100,10 +100,5 @@ fn one_of_each_group_on_a650() {
     let mut list = quick();
     list.retain(|b| group(b) != "arena");
     list.dedup_by(|b, a| group(a) == group(b));
-    run_list(
-        "sim:qcom-a650,seed=3",
-        &list,
-        Options::default(),
-        &MAY_SKIP,
-    );
+    run_list("sim:qcom-a650,seed=3", &list, Options::default(), &MAY_SKIP);
 }
