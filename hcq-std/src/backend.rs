@@ -301,6 +301,10 @@ pub(crate) trait Backend: Send + Sync {
     fn kernargs(&self, program: &Prepared, args: &[Arg<'_>])
     -> Result<(usize, usize), RecordError>;
 
+    /// Whether what the host or another device stores into adopted or imported memory is seen without anybody seeing to caches.
+    fn adopts_coherently(&self) -> bool {
+        true
+    }
     /// Whether compute queues take copies, for graphs on devices without copy queues.
     fn copies_on_compute(&self) -> bool {
         false

@@ -142,6 +142,18 @@ pub struct Addresses<'a> {
     pub beside: &'a [u64],
 }
 
+/// Memory that one device sees at another address than the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Seen {
+    /// The device.
+    pub device: u16,
+    /// The allocation, or the graph's signals.
+    pub allocation: Option<u32>,
+    /// Where this device sees it.
+    pub address: u64,
+}
+
 /// What is to be recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec<'a, P> {
@@ -155,4 +167,7 @@ pub struct Spec<'a, P> {
     pub variables: u32,
     /// Where it runs.
     pub place: Place<'a>,
+    /// What devices see at other addresses than `addresses` and `place` say. Signals are looked up for known places only; at
+    /// any place [`Instance::set_signals_address`] says where a device sees them.
+    pub seen: &'a [Seen],
 }

@@ -178,9 +178,16 @@ impl<'a, 'p, 's, E: Encode> Source<'a, 'p, 's, E> {
         }
     }
 
+    /// Where a device sees an allocation, or the signals, if not where all do.
+    fn seen(&self, device: u16, allocation: Option<u32>) -> Option<u64> {
+        let mut all = self.spec.seen.iter();
+        all.find(|s| s.device == device && s.allocation == allocation)
+            .map(|s| s.address)
+    }
+
     fn signals_base(&self, device: u16) -> Result<Value, GraphError> {
         match self.spec.place {
-            Place::At(a) => Ok(a.signals.into()),
+            Place::At(a) => Ok(self.seen(device, None).unwrap_or(a.signals).into()),
             Place::Anywhere => {
                 let var = self.vars.signals(device).ok_or(GraphError::TooMany)?;
                 Ok(var.into())
@@ -284,9 +291,11 @@ impl<'a, 'p, 's, E: Encode> Source<'a, 'p, 's, E> {
         let (Some(task), Some(node)) = (task, node) else {
             return Err(GraphError::Steps.into());
         };
+        let device = around.at.device;
         let at = |allocation: u32, offset: u64| {
-            let address = self.spec.addresses.get(allocation as usize);
-            address.map(|a| *a + offset).ok_or(wrong)
+            let usual = || self.spec.addresses.get(allocation as usize).copied();
+            let seen = self.seen(device, Some(allocation)).map(Value::from);
+            seen.or_else(usual).map(|a| a + offset).ok_or(wrong)
         };
         let command = match (task.action, node, task.accesses) {
             (Action::Exec { .. }, Node::Exec(kernel), _) => {

@@ -124,6 +124,7 @@ fn one<R>(
             nodes: &[node(), node()],
             variables: 0,
             place: Place::Anywhere,
+            seen: &[],
         },
         &made,
         &steps,

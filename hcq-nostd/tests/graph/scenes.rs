@@ -267,6 +267,7 @@ impl Scene {
                     Some(_) => Place::At(&known_places),
                     None => Place::Anywhere,
                 },
+                seen: &[],
             };
             Built::new(&spec, plan, steps).unwrap()
         })

@@ -8,8 +8,9 @@ use hcq_nostd::value::Var;
 use zerocopy::IntoBytes;
 
 use super::GraphOptions;
-use super::builder::{GraphBuilder, GraphSpan, Number, Param, What};
+use super::builder::{GraphBuilder, What};
 use super::memory::Recipe;
+use super::operands::{GraphSpan, Number, Param};
 use super::plan::GraphPlan;
 use crate::Error;
 use crate::backend::Prepared;

@@ -284,9 +284,12 @@ impl Launcher<'_> {
             core.timeline.commit(plan);
             core.last_queue = None;
         }
+        let signals_at = &home.signals_at;
+        let first = signals_at.first().copied().unwrap_or(0);
         launch.kickoff(|signal| {
-            for device in devices {
-                device.backend.written(signal.address());
+            let offset = signal.address().wrapping_sub(first);
+            for (device, &at) in devices.iter().zip(signals_at) {
+                device.backend.written(at.wrapping_add(offset));
             }
         });
         Ok(Ok(Launched { stored }))

@@ -5,13 +5,12 @@
 )]
 
 use std::any::Any;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use hcq_nostd::args::Arg;
 use hcq_nostd::graph::{
-    self, Addresses, DeviceRecord, Graph as Core, Instance, InstanceMemory, Kernel, Node, Place,
-    QueueRecord, Records, Scratch, Spec, WorkRecord,
+    self, DeviceRecord, Graph as Core, Instance, InstanceMemory, Kernel, Node, Place, QueueRecord,
+    Records, Scratch, Spec, WorkRecord,
 };
 use hcq_nostd::mem::{Region, SharedWords};
 use hcq_nostd::patch::{Derived, PatchList, Site};
@@ -21,16 +20,14 @@ use hcq_nostd::value::{Value, Var};
 
 use super::builder::{GraphBuilder, OwnedArg, What};
 use super::encode::{Drivers, Program};
-use super::plan::{GraphPlan, kind, seen_by};
+use super::layout::{Layout, Places};
+use super::plan::{GraphPlan, kind};
+use super::shared::{elsewhere, signals, stage};
 use crate::Error;
-use crate::backend::{Command, Piece, Prepared, Purpose, QueueId};
+use crate::backend::{Command, Piece, Prepared, QueueId};
 use crate::heap::Allocation;
 use crate::inner::Inner;
 use crate::lent::Lent;
-
-/// Alignment of a queue's words, of argument blocks and of what is beside queues.
-const ALIGN: usize = 256;
-const PAGE: usize = 4096;
 
 /// How a queue is submitted.
 pub(super) enum Submission {
@@ -53,6 +50,8 @@ pub(super) struct Home {
     pub(super) instance: Instance<'static>,
     /// By the graph's queues; those that are not used have no words.
     pub(super) feeds: Vec<Feed>,
+    /// Where each device sees the signals.
+    pub(super) signals_at: Vec<u64>,
     _memory: Memory,
     // What the instance borrows; dropped after it.
     _regions: Lent<Region<'static>>,
@@ -85,88 +84,6 @@ fn graph_error(e: graph::GraphError) -> Error {
     Error::Graph {
         reason: e.to_string(),
     }
-}
-
-/// Pages of the process, which several devices are told of.
-struct Pages {
-    start: NonNull<u8>,
-    layout: std::alloc::Layout,
-}
-
-// SAFETY: plain memory with one owner.
-unsafe impl Send for Pages {}
-// SAFETY: a shared reference gives no access to it.
-unsafe impl Sync for Pages {}
-
-impl Pages {
-    fn new(bytes: usize) -> Result<Arc<Self>, Error> {
-        let size = bytes.max(1).next_multiple_of(PAGE);
-        let none = Error::OutOfMemory {
-            bytes: bytes as u64,
-            errno: crate::seam::Errno::NOMEM,
-        };
-        let Ok(layout) = std::alloc::Layout::from_size_align(size, PAGE) else {
-            return Err(none);
-        };
-        // SAFETY: at least a page.
-        let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        let start = NonNull::new(start).ok_or(none)?;
-        Ok(Arc::new(Self { start, layout }))
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; the devices have forgotten it, since they keep it until then.
-        unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) };
-    }
-}
-
-/// Memory that all devices see at one address: of one of them, or of the process.
-fn common(
-    devices: &[Arc<Inner>],
-    bytes: usize,
-    purpose: Purpose,
-) -> Result<Vec<Arc<Allocation>>, Error> {
-    if let [one] = devices {
-        return Ok(vec![one.heap.allocate(bytes, purpose)?]);
-    }
-    // Processors see everybody's memory, and few see theirs as well as their own.
-    for (n, owner) in devices.iter().enumerate() {
-        let Ok(memory) = owner.heap.allocate(bytes, purpose) else {
-            continue;
-        };
-        let others = devices.iter().enumerate().filter(|(o, _)| *o != n);
-        let seen: Result<Vec<_>, Error> = others.map(|(_, d)| seen_by(&memory, d)).collect();
-        if let Ok(seen) = seen {
-            return Ok(std::iter::once(memory).chain(seen).collect());
-        }
-    }
-    let pages = Pages::new(bytes)?;
-    let adopt = |device: &Arc<Inner>| {
-        let keep = Box::new(Arc::clone(&pages));
-        let seen = device
-            .heap
-            .adopt(pages.start, pages.layout.size(), true, Some(keep))?;
-        if seen.address() == pages.start.as_ptr().addr() as u64 {
-            return Ok(seen);
-        }
-        Err(Error::Graph {
-            reason: format!(
-                "{} sees the process's memory at other addresses than the rest of the graph's devices",
-                device.name
-            ),
-        })
-    };
-    devices.iter().map(adopt).collect()
-}
-
-/// Where everything of an instance is.
-struct Places {
-    words: Vec<u64>,
-    kernargs: Vec<u64>,
-    beside: Vec<u64>,
-    signals: u64,
 }
 
 /// What is recorded for every instance alike.
@@ -312,6 +229,7 @@ impl<'a> Recipe<'a> {
         let (plan, devices) = (self.plan, &self.builder.devices);
         let stage = stage(devices, plan.stage_bytes)?;
         let mut addresses = self.addresses.clone();
+        let stage_at = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         addresses.push(stage.first().map_or(0, |s| s.address()).into());
         let mut found = None;
         let mut placing = |records: &Records<'static>, sizes: &graph::Sizes| {
@@ -320,8 +238,10 @@ impl<'a> Recipe<'a> {
                 .first()
                 .ok_or(Error::Internal("a graph has no device"))?;
             let layout = Layout::new(devices, records.queues, records.devices)?;
+            let apart = elsewhere(&stage, Some(stage_at)).chain(elsewhere(&signals, None));
             let places = Places {
                 signals: first.address(),
+                seen: apart.collect(),
                 ..layout.places(records)
             };
             found = Some((signals, layout));
@@ -381,12 +301,13 @@ impl<'a> Recipe<'a> {
             edges: edges_lent,
         };
         plan.with_problem(|problem| {
-            let spec = |place| Spec {
+            let spec = |place, seen| Spec {
                 problem,
                 addresses,
                 nodes: &nodes,
                 variables: self.variables,
                 place,
+                seen,
             };
             let trial = Places::trial(queues, devices.len());
             let trial = trial.addresses();
@@ -394,7 +315,7 @@ impl<'a> Recipe<'a> {
                 Some(_) => Place::At(&trial),
                 None => Place::Anywhere,
             };
-            let measured = self.measure(&spec(place), &drivers, &mut records)?;
+            let measured = self.measure(&spec(place, &[]), &drivers, &mut records)?;
             let places = match placing {
                 Some(placing) => Some(placing(&records, &measured)?),
                 None => None,
@@ -405,6 +326,7 @@ impl<'a> Recipe<'a> {
             let mut derived = vec![Derived::EMPTY; measured.derived];
             let at = places.as_ref().map(Places::addresses);
             let place = at.as_ref().map_or(Place::Anywhere, Place::At);
+            let seen = places.as_ref().map_or(&[][..], |p| &p.seen);
             // SAFETY: as above.
             let words_lent = unsafe { words.lend() };
             // SAFETY: as above.
@@ -412,8 +334,15 @@ impl<'a> Recipe<'a> {
             let memory = (words_lent, blocks_lent);
             let kept = (&mut sites[..], &mut derived[..]);
             let (made, steps) = (&plan.plan, &plan.steps);
-            let recorded =
-                graph::record(&spec(place), made, steps, &drivers, records, memory, kept);
+            let recorded = graph::record(
+                &spec(place, seen),
+                made,
+                steps,
+                &drivers,
+                records,
+                memory,
+                kept,
+            );
             let mut recorded = recorded.map_err(graph_error)?;
             let mut sizes = vec![0; measured.regions];
             let need = recorded.table_words(&mut sizes).map_err(graph_error)?;
@@ -471,19 +400,6 @@ impl<'a> Recipe<'a> {
     }
 }
 
-/// What copies cross through, if there are any, as every device sees it.
-pub(super) fn stage(devices: &[Arc<Inner>], bytes: u64) -> Result<Vec<Arc<Allocation>>, Error> {
-    match usize::try_from(bytes) {
-        Ok(0) => Ok(Vec::new()),
-        Ok(bytes) => common(devices, bytes, Purpose::Exchange),
-        Err(_) => Err(Error::TooLarge {
-            what: "bytes of copies through the host",
-            size: bytes,
-            most: isize::MAX as u64,
-        }),
-    }
-}
-
 /// Words that wake a device's hosts, by way of a signal that nobody waits for.
 fn wake(device: &Arc<Inner>, id: QueueId, spare: u64) -> Result<Box<[u32]>, Error> {
     let signal = SignalAt {
@@ -498,12 +414,6 @@ fn wake(device: &Arc<Inner>, id: QueueId, spare: u64) -> Result<Box<[u32]>, Erro
     Ok(words.get(..n).unwrap_or_default().into())
 }
 
-/// Memory for so many signals and a spare one, as every device sees it.
-pub(super) fn signals(devices: &[Arc<Inner>], slots: usize) -> Result<Vec<Arc<Allocation>>, Error> {
-    let bytes = (slots * 16 + 16).next_multiple_of(64);
-    common(devices, bytes, Purpose::Signals)
-}
-
 fn argument<'a>(addresses: &[Value], arg: &'a OwnedArg) -> Arg<'a> {
     match arg {
         OwnedArg::Bytes { base, offset } => {
@@ -515,120 +425,6 @@ fn argument<'a>(addresses: &[Value], arg: &'a OwnedArg) -> Arg<'a> {
             size: *size,
         },
         OwnedArg::Block(bytes) => Arg::Bytes(bytes),
-    }
-}
-
-impl Places {
-    /// Places to measure with: aligned, and different from each other.
-    fn trial(queues: usize, devices: usize) -> Self {
-        let at = |from: usize, n: usize| -> Vec<u64> {
-            (from..from + n).map(|i| (i as u64 + 1) << 20).collect()
-        };
-        Self {
-            signals: 1 << 20,
-            words: at(1, queues),
-            kernargs: at(1 + queues, devices),
-            beside: at(1 + queues + devices, queues),
-        }
-    }
-
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses {
-            signals: self.signals,
-            words: &self.words,
-            kernargs: &self.kernargs,
-            beside: &self.beside,
-        }
-    }
-}
-
-/// Bytes of a region, and where they are in their device's block.
-#[derive(Clone, Copy)]
-struct Part {
-    device: usize,
-    offset: usize,
-    bytes: usize,
-    /// With the host, which puts them into a ring.
-    host: bool,
-}
-
-/// A block for each device, and what goes where.
-pub(super) struct Layout {
-    blocks: Vec<Option<Arc<Allocation>>>,
-    /// As the graph's regions: words, argument blocks, what is beside.
-    parts: Vec<Part>,
-}
-
-impl Layout {
-    pub(super) fn new(
-        devices: &[Arc<Inner>],
-        queues: &[QueueRecord],
-        parts_of: &[DeviceRecord],
-    ) -> Result<Self, Error> {
-        let mut ends = vec![0usize; devices.len()];
-        let mut parts = Vec::new();
-        let mut add = |device: usize, bytes: usize, host: bool| {
-            let end = ends.get_mut(device);
-            let offset = end.as_ref().map_or(0, |e| **e);
-            if let (false, Some(end)) = (host, end) {
-                *end = (offset + bytes).next_multiple_of(ALIGN);
-            }
-            parts.push(Part {
-                device,
-                offset,
-                bytes,
-                host,
-            });
-        };
-        for record in queues {
-            let device = usize::from(record.device());
-            let backend = devices.get(device).map(|d| &d.backend);
-            let kind = kind(record.engine());
-            let align = backend.map_or(1, |b| b.reference_align(kind));
-            let host = backend.is_some_and(|b| b.largest_part(kind).is_some());
-            let words = (record.words() as usize).next_multiple_of(align);
-            add(device, words * 4, host);
-        }
-        for (device, record) in parts_of.iter().enumerate() {
-            let align = record.kernargs_align() as usize;
-            if align > ALIGN {
-                return Err(Error::Graph {
-                    reason: format!("an argument block must be aligned to {align} bytes"),
-                });
-            }
-            add(device, record.kernargs_bytes() as usize, false);
-        }
-        for record in queues {
-            let bytes = record.beside_bytes() as usize;
-            add(usize::from(record.device()), bytes, false);
-        }
-        let mut blocks = Vec::new();
-        for (device, &bytes) in devices.iter().zip(&ends) {
-            blocks.push(match bytes {
-                0 => None,
-                n => Some(device.heap.allocate(n, Purpose::Exchange)?),
-            });
-        }
-        Ok(Self { blocks, parts })
-    }
-
-    fn address(&self, part: &Part) -> u64 {
-        match self.blocks.get(part.device) {
-            Some(Some(block)) if !part.host => block.address() + part.offset as u64,
-            _ => 0,
-        }
-    }
-
-    fn places(&self, records: &Records<'_>) -> Places {
-        let all: Vec<u64> = self.parts.iter().map(|p| self.address(p)).collect();
-        let (queues, devices) = (records.queues.len(), records.devices.len());
-        let at = |from: usize, n: usize| all.get(from..from + n).unwrap_or_default().to_vec();
-        Places {
-            signals: 0,
-            words: at(0, queues),
-            kernargs: at(queues, devices),
-            beside: at(queues + devices, queues),
-        }
     }
 }
 
@@ -709,6 +505,13 @@ impl Home {
         let instance = core.bind(memory).map_err(|e| Error::Graph {
             reason: e.to_string(),
         })?;
+        let mut instance = instance;
+        if core.is_relocatable() {
+            for (device, seen) in (0u16..).zip(&signals) {
+                let set = instance.set_signals_address(device, seen.address());
+                set.map_err(Error::Launch)?;
+            }
+        }
         let mut feeds = Vec::new();
         for (n, queue) in core.queues().iter().enumerate() {
             let id = QueueId {
@@ -747,7 +550,8 @@ impl Home {
             let mut queues = core.queues().iter();
             let home = queues.position(|q| q.device() == queue.device() && q.words() > 0);
             let end = if core.is_relocatable() && home == Some(n) {
-                let spare = first.address() + 16 * core.signal_slots() as u64;
+                let seen = signals.get(usize::from(queue.device())).unwrap_or(first);
+                let spare = seen.address() + 16 * core.signal_slots() as u64;
                 wake(device, id, spare)?
             } else {
                 Box::default()
@@ -761,6 +565,7 @@ impl Home {
         Ok(Self {
             instance,
             feeds,
+            signals_at: signals.iter().map(|s| s.address()).collect(),
             _memory: Memory {
                 _blocks: layout.blocks.into_iter().flatten().collect(),
                 _signals: signals,

@@ -5,10 +5,13 @@ mod encode;
 mod image;
 mod inputs;
 mod launch;
+mod layout;
 mod memory;
+mod operands;
 mod plan;
 mod replay;
 mod report;
+mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +19,9 @@ use std::time::Duration;
 use hcq_nostd::graph::{Busy, Entry};
 use hcq_nostd::timeline::Point as CorePoint;
 
-pub use builder::{GraphBuilder, GraphSpan, Input, Node, Number, Param, Touch};
+pub use builder::{GraphBuilder, Node, Touch};
 pub use image::BufferRole;
+pub use operands::{GraphSpan, Input, Number, Param};
 pub use replay::{Replay, StoredBuffer};
 pub use report::{GraphProfile, GraphStats, QueueUse, Ran};
 

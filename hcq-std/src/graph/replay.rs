@@ -13,11 +13,13 @@ use hcq_nostd::image::{Image, LoadError, Target, VariableKind};
 use hcq_nostd::timeline::Point as CorePoint;
 use hcq_nostd::value::Var;
 
-use super::builder::Number;
 use super::image::{BufferRole, STAGE};
 use super::launch::Launcher;
-use super::memory::{Home, Layout, signals, stage};
+use super::layout::Layout;
+use super::memory::Home;
+use super::operands::Number;
 use super::plan::seen_by;
+use super::shared::{signals, stage};
 use super::{Run, builder};
 use crate::backend::Purpose;
 use crate::buffer::{Buffer, Element};
@@ -156,6 +158,14 @@ impl Replay {
         for buffer in image.buffers() {
             if buffer.name == STAGE {
                 through = stage(&devices, buffer.bytes)?;
+                if through
+                    .windows(2)
+                    .any(|w| matches!(w, [a, b] if a.address() != b.address()))
+                {
+                    return Err(Error::Graph {
+                        reason: "its devices see what copies go through at different addresses; build it on them".into(),
+                    });
+                }
                 let first = through.first().map(Arc::clone);
                 let first = first.ok_or(Error::Internal("a graph has no device"))?;
                 buffers.push((described(&buffer), first));

@@ -305,6 +305,10 @@ impl Qcom {
 }
 
 impl Backend for Qcom {
+    fn adopts_coherently(&self) -> bool {
+        false
+    }
+
     fn target(&self) -> (&'static str, String, u32) {
         ("qcom", self.info().target.clone(), 1)
     }

@@ -191,6 +191,7 @@ impl<D: Driver> Builder<D> {
                 At::Known => Place::At(&PLACES),
                 At::Anywhere => Place::Anywhere,
             },
+            seen: &[],
         };
         f(&problem, &spec, self.driver.encode(), &mut self.buffers)
     }

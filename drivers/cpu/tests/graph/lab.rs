@@ -522,6 +522,7 @@ impl Scene<'_> {
                 None => Place::Anywhere,
                 Some(_) => Place::At(&addresses),
             },
+            seen: &[],
         };
         let edges = plan.explain().len();
         let mut records = Records {

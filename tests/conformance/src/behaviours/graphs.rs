@@ -417,6 +417,16 @@ fn several_queues(cx: &mut Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A graph of several devices, some of which have no way to wait for each other.
+fn together(builder: GraphBuilder, options: &GraphOptions) -> Result<Graph, Failure> {
+    match builder.build(options) {
+        Err(Error::Graph { reason }) => Err(Failure::missing(format!(
+            "memory through which the devices wait for each other: {reason}"
+        ))),
+        built => Ok(built?),
+    }
+}
+
 fn with_the_cpu(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.device();
     let cpus = [Device::open("cpu")?, Device::open("cpu")?];
@@ -439,14 +449,7 @@ fn with_the_cpu(cx: &mut Context) -> Result<(), Failure> {
         stepped(&mut wanted, 3, turn);
         (wanted[1], wanted[2]) = (turn, turn + 50);
     }
-    let mut graph = match builder.build(&GraphOptions::default()) {
-        Err(Error::Graph { reason }) if reason.contains("at other addresses") => {
-            return Err(Failure::missing(format!(
-                "memory that the device and the process see at one address: {reason}"
-            )));
-        }
-        built => built?,
-    };
+    let mut graph = together(builder, &GraphOptions::default())?;
     graph.launch()?.wait()?;
     each("on the device", &data.to_vec()?, |i| wanted[i])?;
     each("on the second CPU device", &there[1].to_vec()?, |i| {
@@ -474,7 +477,7 @@ fn through_the_host(cx: &mut Context) -> Result<(), Failure> {
         stepped(&mut wanted, 3, turn);
         stepped(&mut wanted, 5, turn);
     }
-    let mut graph = builder.build(&GraphOptions::default().instances(2))?;
+    let mut graph = together(builder, &GraphOptions::default().instances(2))?;
     let mut last = Vec::new();
     for _ in 0..3 {
         last.push(graph.launch()?);
