@@ -91,9 +91,13 @@ fn kernels(device: &Device) -> Kernels {
             add: add.expect("registered"),
         };
     }
-    let name = format!("stock-{}.co", device.target());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance/kernels/amd");
-    let object = std::fs::read(path.join(name)).expect("a code object");
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance/kernels");
+    let target = device.target();
+    let path = match target.starts_with("sm_") {
+        true => kernels.join(format!("nv/stock-{target}.cubin")),
+        false => kernels.join(format!("amd/stock-{target}.co")),
+    };
+    let object = std::fs::read(path).expect("a code object");
     let module = device.load_program(&object).expect("loaded");
     Kernels {
         step: module.kernel("step").expect("a kernel"),
@@ -567,4 +571,28 @@ fn images_for_other_devices_and_damaged_ones_are_refused_in_words() {
     image[400] ^= 1;
     let e = load(&image, "sim:amd-gfx1100").expect_err("damaged");
     assert!(e.to_string().contains("checksum"), "{e}");
+}
+
+#[test]
+fn on_gpus_of_two_vendors_and_the_cpu() {
+    for seed in 0..seeds(4) {
+        let mut devices = together("amd-gfx1100", 1, 0);
+        devices.push(open("sim:nv-ampere", None));
+        against_the_model(&devices, &[0, 1], 16, seed);
+        let mut devices = together("amd-gfx942", 1, 1);
+        devices.push(open("sim:nv-hopper", None));
+        against_the_model(&devices, &[0, 0, 1], 24, seed);
+    }
+}
+
+#[test]
+fn on_one_and_two_simulated_nvidia_gpus() {
+    for seed in 0..seeds(3) {
+        for name in ["sim:nv-ampere", "sim:nv-blackwell"] {
+            against_the_model(&[open(name, None)], &[0], 16, seed);
+        }
+        let system = sim::machine("nv-hopper,gpus=2").expect("a machine");
+        let devices = ["nv:0", "nv:1"].map(|name| open(name, Some(&system)));
+        against_the_model(&devices, &[0, 0], 20, seed);
+    }
 }
