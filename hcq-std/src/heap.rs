@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hcq_nostd::mem::Region;
 
 use crate::Error;
-use crate::backend::{Backend, Memory, Purpose};
+use crate::backend::{Backend, Memory, Origin, Purpose};
 
 /// Takes a lock; a panic of another holder does not matter, since every holder leaves the state whole.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -155,6 +155,14 @@ impl Heap {
         self.reap();
         let theirs = of.memory.as_ref();
         let theirs = theirs.ok_or(Error::Internal("memory that is being dropped"))?;
+        // Processors reach what the host reaches. Kernel drivers do not pin each other's device memory.
+        let (own, other) = (self.backend.target().0, of.heap.backend.target().0);
+        if theirs.origin == Origin::Driver && own != "cpu" && own != other {
+            return Err(Error::Address {
+                address: theirs.address,
+                reason: "it is memory of another kernel driver's device",
+            });
+        }
         let memory = self.backend.import(theirs, &*of.heap.backend)?;
         Ok(Arc::new(Allocation {
             memory: Some(memory),

@@ -147,8 +147,22 @@
 //! # Ok::<(), hcq_std::Error>(())
 //! ```
 //!
+//! # Graphs
+//!
+//! A [`GraphBuilder`] takes kernels, copies and numbers to write, in program order, on one device or on several. It knows which
+//! bytes each of them reads and writes, plans which queue does what and waits for what, and records all of it once: a
+//! [`Graph`]. [`Graph::launch`] costs what changed: inputs, numbers, grid sizes. [`Graph::explain`] says why each wait is there,
+//! [`Graph::dot`] draws the plan, [`Graph::profile`] tells when everything ran. [`GraphBuilder::image`] stores a graph with its
+//! programs and data, and [`Replay`] launches it elsewhere, without planning or encoding anything again.
+//!
+//! Devices of several kernel drivers take part in one graph: what goes between those that do not reach each other's memory
+//! goes through the host's. An Adreno GPU takes part with processors only, since it does not look into caches of others.
+//!
 //! # Not supported
 //!
+//! - Images of graphs on NVIDIA and Adreno GPUs, and of kernels with private memory on AMD GPUs. Images of several devices whose
+//!   copies go through the host, where the devices see the host's memory at different addresses.
+//! - NVIDIA: several launches of one queue at once: each waits for the ones before it.
 //! - NVIDIA: what [`hcq_nv`] lists, GPUs in parts (MIG), confidential computing.
 //! - Adreno: what [`hcq_qcom`] lists.
 //! - Waits of one device's queue for another device's submission without the host, but by shared signals.

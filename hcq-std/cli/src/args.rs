@@ -69,6 +69,9 @@ pub struct RunArgs {
     /// Directory for an image's outputs, each as an array (.npy)
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Write the plan as a drawing for Graphviz: queues, tasks, and why each wait is there
+    #[arg(long, value_name = "P.dot")]
+    pub plan: Option<PathBuf>,
     /// Submit the recorded queues one by one instead of as a graph, for comparison
     #[arg(long)]
     pub no_graph: bool,

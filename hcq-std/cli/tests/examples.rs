@@ -118,6 +118,38 @@ fn programs_of_another_device_are_refused_in_words() {
     assert!(run.stderr.contains(wanted), "{}", run.stderr);
 }
 
+/// An AMD GPU, an NVIDIA GPU and the processor in one graph.
+#[test]
+fn several_devices() {
+    needs_cc!();
+    let job = copy_of("devices");
+    let file = job.dir.path().join("job.toml");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
+    let tests = tests.canonicalize().unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("../../tests", tests.to_str().unwrap())).unwrap();
+    let plan = job.path("plan.dot");
+    let run = job.run(&["--json", "--repeat", "3", "--plan", plan.to_str().unwrap()]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let json = run.json();
+    assert_eq!(json["checks"][0]["ok"], true, "{json}");
+    // Both copies: the NVIDIA GPU has all memory below 2^40, where the process has none of its own.
+    assert_eq!(json["graph"]["staged_bytes"], 32768, "{json}");
+    assert_eq!(json["critical_path"]["tasks"].as_array().unwrap().len(), 5);
+    assert!(fs::read_to_string(plan).unwrap().starts_with("digraph"));
+    // What the NVIDIA GPU reads is not what the AMD GPU reaches.
+    let text = fs::read_to_string(&file).unwrap();
+    let there = "device = \"nv\"\nargs = [\"sum_there\", \"y_there\", \"x_there\"]";
+    assert!(text.contains(there));
+    let wrong = there.replace("y_there", "y");
+    fs::write(&file, text.replace(there, &wrong)).unwrap();
+    let run = job.run(&[]);
+    assert_eq!(run.code, 2, "{}{}", run.stdout, run.stderr);
+    assert!(run.stderr.contains("copy it there first"), "{}", run.stderr);
+    let run = job.run(&["--no-graph"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+}
+
 /// Elements as numbers, of the types that the examples' outputs have.
 fn numbers(path: &Path) -> Vec<f64> {
     let (descr, data) = common::read_npy(path);

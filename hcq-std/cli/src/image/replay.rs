@@ -36,6 +36,7 @@ pub fn replay(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit> {
         (args.trace.is_some(), "--trace"),
         (args.timeline.is_some(), "--timeline"),
         (args.no_graph, "--no-graph"),
+        (args.plan.is_some(), "--plan"),
     ] {
         if given {
             let what =

@@ -2,15 +2,19 @@
 
 #![allow(unsafe_code, reason = "launches kernels, which are foreign code")]
 
+use std::io::Write;
+use std::path::Path;
+
 use hcq_std::{
-    Arg, Buffer, BufferRole, Device, Error, Graph, GraphBuilder, GraphOptions, Grid, QueueKind,
-    Ran, Run, Touch, View,
+    Arg, Buffer, BufferRole, Device, Error, Graph, GraphBuilder, GraphOptions, GraphProfile, Grid,
+    QueueKind, Ran, Run, Touch, View,
 };
 
 use super::context::{Context, device_failure};
 use super::load::Buffers;
 use super::programs::Programs;
 use crate::data::input::Origin;
+use crate::data::output::Pending;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::job::{Launch, Work};
@@ -47,6 +51,11 @@ impl Graphed {
         let run = self.graph.launch().map_err(|e| device_failure(&e))?;
         self.run = Some(run.clone());
         Ok(run)
+    }
+
+    /// When the tasks of the last launch ran, which is complete.
+    pub(super) fn profile(&self) -> Option<GraphProfile> {
+        self.graph.profile(self.run.as_ref()?).ok()
     }
 
     /// A number that changes whenever a task begins or ends.
@@ -254,6 +263,14 @@ pub(super) fn image(
     }
     let image = builder.image(&GraphOptions::default());
     image.map_err(|e| graph_failure(context, &e).into())
+}
+
+/// Writes the plan as a drawing for Graphviz, with the reason of each wait on its arrow.
+pub(super) fn write_plan(graph: &Graph, path: &Path) -> Result<()> {
+    let mut pending = Pending::reserve(path)?;
+    pending.write(|w| w.write_all(graph.dot().as_bytes()))?;
+    pending.commit()?;
+    Ok(())
 }
 
 /// Names of the devices, for reports.

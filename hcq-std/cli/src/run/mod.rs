@@ -135,6 +135,9 @@ fn run_on(
     let repeat = u64::from(args.repeat.get());
     let Context { device, job, .. } = *context;
 
+    if let (true, Some(_)) = (args.no_graph, &args.plan) {
+        return Err(Failure::usage("--plan is of a graph, and --no-graph makes none").into());
+    }
     if args.no_graph && !job.devices.is_empty() {
         let what = "a job of several devices runs as a graph only";
         return Err(Failure::usage(what).help("leave out --no-graph").into());
@@ -180,15 +183,19 @@ fn run_on(
         launches,
         launched: repeat,
     };
-    let graph = match &recorded {
-        Recorded::Graph(graphed) => Some(graphed.graph.stats()),
-        Recorded::Queues(_) => None,
+    let (graph, graph_profile) = match &recorded {
+        Recorded::Graph(graphed) => (Some(graphed.graph.stats()), graphed.profile()),
+        Recorded::Queues(_) => (None, None),
     };
+    if let (Recorded::Graph(graphed), Some(path)) = (&recorded, &args.plan) {
+        graph::write_plan(&graphed.graph, path)?;
+    }
     drop(recorded);
     let mut report = Report {
         profile,
         record_ns,
         graph,
+        graph_profile,
         loaded_buffers: buffers.loaded,
         loaded_bytes: buffers.loaded_bytes,
         load_ns,

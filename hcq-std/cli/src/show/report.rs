@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
-use hcq_std::GraphStats;
+use hcq_std::{GraphProfile, GraphStats, QueueUse};
 use serde_json::{Value, json};
 
 use super::profile::{LaunchTimes, Profile, median};
@@ -15,6 +15,8 @@ use crate::exit::Exit;
 
 /// Longest name in the table.
 const MAX_NAME: usize = 40;
+/// Tasks of the critical path that are named.
+const MOST_NAMES: usize = 8;
 
 /// Everything that a run has to say.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +27,8 @@ pub struct Report {
     pub record_ns: u64,
     /// The graph in numbers, if it was launched as one.
     pub graph: Option<GraphStats>,
+    /// When its tasks ran in the last launch, and what that waited for.
+    pub graph_profile: Option<GraphProfile>,
     /// Buffers filled before the first launch.
     pub loaded_buffers: usize,
     /// Their bytes.
@@ -166,6 +170,20 @@ impl Report {
                 "patched": g.stored,
                 "staged_bytes": g.staged_bytes,
             })),
+            "critical_path": self.graph_profile.as_ref().map(|p| json!({
+                "tasks": p.ran.iter().filter(|r| r.is_critical).map(|r| r.node.index()).collect::<Vec<_>>(),
+                "ns": p.path_ns,
+                "total_ns": p.total_ns,
+                "wait_ns": p.wait_ns,
+                "queues": p.queues.iter().map(|q| json!({
+                    "device": q.device,
+                    "kind": q.kind.to_string(),
+                    "index": q.index,
+                    "busy_ns": q.busy_ns,
+                    "idle_ns": q.idle_ns,
+                    "longest_gap_ns": q.longest_gap_ns,
+                })).collect::<Vec<_>>(),
+            })),
             "load": { "buffers": self.loaded_buffers, "bytes": self.loaded_bytes, "ns": self.load_ns },
             "checks": checks,
             "files": files,
@@ -215,6 +233,15 @@ fn rate(bytes: u64, ns: u64) -> Option<f64> {
     (ns > 0 && bytes > 0).then(|| bytes as f64 / ns as f64)
 }
 
+/// A queue's name, with its device's if there are several.
+fn queue_words(q: &QueueUse, all: &[QueueUse]) -> String {
+    let several = all.iter().any(|other| other.device != q.device);
+    match several {
+        true => format!("{} {} {}", q.device, q.kind, q.index),
+        false => format!("{} {}", q.kind, q.index),
+    }
+}
+
 fn short(name: &str) -> String {
     let name = plain(name).replace(['\n', '\t'], " ");
     match name.char_indices().nth(MAX_NAME) {
@@ -253,6 +280,39 @@ impl fmt::Display for Report {
                     n => format!(", {} through the host's memory", bytes_words(n)),
                 }
             )?;
+        }
+        if let Some(p) = &self.graph_profile {
+            let path: Vec<String> = p
+                .ran
+                .iter()
+                .filter(|r| r.is_critical)
+                .map(|r| short(&r.name))
+                .collect();
+            let shown = path.get(..path.len().min(MOST_NAMES)).unwrap_or_default();
+            let more = match path.len() - shown.len() {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            writeln!(
+                f,
+                "critical path: {}{more}; {} of {}, waits {}",
+                shown.join(", "),
+                duration_words(p.path_ns),
+                duration_words(p.total_ns),
+                duration_words(p.wait_ns)
+            )?;
+            let idle: Vec<String> = p
+                .queues
+                .iter()
+                .map(|q| {
+                    format!(
+                        "{} {}",
+                        queue_words(q, &p.queues),
+                        duration_words(q.idle_ns)
+                    )
+                })
+                .collect();
+            writeln!(f, "idle: {}", idle.join(", "))?;
         }
         writeln!(
             f,
@@ -366,6 +426,7 @@ mod tests {
             profile: example(),
             record_ns: 5_000,
             graph: None,
+            graph_profile: None,
             loaded_buffers: 1,
             loaded_bytes: 4096,
             load_ns: 1_000,
