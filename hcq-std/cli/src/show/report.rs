@@ -171,7 +171,7 @@ impl Report {
                 "staged_bytes": g.staged_bytes,
             })),
             "critical_path": self.graph_profile.as_ref().map(|p| json!({
-                "tasks": p.ran.iter().filter(|r| r.is_critical).map(|r| r.node.index()).collect::<Vec<_>>(),
+                "tasks": critical(p).collect::<Vec<_>>(),
                 "ns": p.path_ns,
                 "total_ns": p.total_ns,
                 "wait_ns": p.wait_ns,
@@ -233,6 +233,14 @@ fn rate(bytes: u64, ns: u64) -> Option<f64> {
     (ns > 0 && bytes > 0).then(|| bytes as f64 / ns as f64)
 }
 
+/// The tasks of the critical path; one in two steps counts once.
+fn critical(p: &GraphProfile) -> impl Iterator<Item = u32> {
+    let mut last = None;
+    let all = p.ran.iter().filter(|r| r.is_critical);
+    all.map(|r| r.node.index())
+        .filter(move |&task| last.replace(task) != Some(task))
+}
+
 /// A queue's name, with its device's if there are several.
 fn queue_words(q: &QueueUse, all: &[QueueUse]) -> String {
     let several = all.iter().any(|other| other.device != q.device);
@@ -282,11 +290,9 @@ impl fmt::Display for Report {
             )?;
         }
         if let Some(p) = &self.graph_profile {
-            let path: Vec<String> = p
-                .ran
-                .iter()
-                .filter(|r| r.is_critical)
-                .map(|r| short(&r.name))
+            let path: Vec<String> = critical(p)
+                .filter_map(|task| self.profile.tasks.get(task as usize))
+                .map(|t| short(&t.name))
                 .collect();
             let shown = path.get(..path.len().min(MOST_NAMES)).unwrap_or_default();
             let more = match path.len() - shown.len() {
