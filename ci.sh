@@ -243,7 +243,7 @@ miri_lib() {
     done
 }
 
-FUZZ_SECONDS="${FUZZ_SECONDS:-10}"
+FUZZ_SECONDS="${FUZZ_SECONDS:-7}"
 step_fuzz() { # every fuzz target for a short time, from the committed seeds
     local target
     apt_install c++ g++ || { skip fuzz "a C++ compiler for libFuzzer (apt-get install g++)" && return; }

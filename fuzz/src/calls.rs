@@ -10,19 +10,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Plain memory of the process, with nothing around it: what a call stores beyond its argument is an error there.
-const PLAIN: u64 = BASE + 0x10_0000;
-const PLAIN_BYTES: u64 = 16 * PAGE;
+pub(crate) const PLAIN: u64 = BASE + 0x10_0000;
+pub(crate) const PLAIN_BYTES: u64 = 16 * PAGE;
 /// Where memory of GPUs is, and where it is seen.
-const WINDOW: u64 = BASE + 0x1000_0000;
+pub(crate) const WINDOW: u64 = BASE + 0x1000_0000;
 const MOST_CALLS: usize = 200;
 /// More would only fill the host's tables of mappings.
 const MOST_FILES: usize = 32;
 
 /// Numbers from an input; zeros behind its end.
-struct Input<'d>(&'d [u8]);
+pub(crate) struct Input<'d>(pub(crate) &'d [u8]);
 
 impl Input<'_> {
-    fn byte(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;
         };
@@ -30,12 +30,12 @@ impl Input<'_> {
         *first
     }
 
-    fn number(&mut self) -> u32 {
+    pub(crate) fn number(&mut self) -> u32 {
         u32::from_le_bytes([(); 4].map(|()| self.byte()))
     }
 
     /// A number of 32 bits: small ones mostly.
-    fn small(&mut self) -> u32 {
+    pub(crate) fn small(&mut self) -> u32 {
         match self.byte() {
             255 => self.number(),
             254 => u32::MAX,
@@ -81,7 +81,7 @@ impl Input<'_> {
 }
 
 /// Whether this host lets a process ask for its own memory, as the machine does with addresses that may be wrong.
-fn may_ask() -> bool {
+pub fn may_ask() -> bool {
     static MAY: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *MAY.get_or_init(|| {
         let (from, mut to) = (7u8, 0u8);

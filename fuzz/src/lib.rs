@@ -8,7 +8,12 @@
 mod amd;
 mod calls;
 mod images;
+mod nv;
+mod nv_sim;
 mod packets;
+mod qcom;
+mod qcom_sim;
+mod raw;
 mod sim;
 mod tables;
 mod text;
@@ -26,9 +31,13 @@ mod scenes;
 mod toy;
 
 pub use amd::{amd_code_object, amd_decode};
-pub use calls::sim_ioctl;
+pub use calls::{may_ask, sim_ioctl};
 pub use images::graph_image;
+pub use nv::{nv_cubin, nv_decode};
+pub use nv_sim::{nv_ioctl, nv_words};
 pub use packets::{cpu_engine, cpu_packet, signature};
+pub use qcom::{qcom_decode, qcom_program};
+pub use qcom_sim::{kgsl_ioctl, qcom_words};
 pub use tables::patch_table;
 pub use text::{job_file, npy_file};
 pub use words::cp_words;
@@ -45,8 +54,16 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("cpu_packet", cpu_packet),
     ("graph_image", graph_image),
     ("job_file", job_file),
+    ("kgsl_ioctl", kgsl_ioctl),
     ("npy_file", npy_file),
+    ("nv_cubin", nv_cubin),
+    ("nv_decode", nv_decode),
+    ("nv_ioctl", nv_ioctl),
+    ("nv_words", nv_words),
     ("patch_table", patch_table),
+    ("qcom_decode", qcom_decode),
+    ("qcom_program", qcom_program),
+    ("qcom_words", qcom_words),
     ("signature", signature),
     ("sim_ioctl", sim_ioctl),
 ];
@@ -91,6 +108,14 @@ pub fn made_seeds() -> Vec<(std::path::PathBuf, Vec<u8>)> {
         of("amd_decode", amd::queues_as_seeds()),
         of("cp_words", words::seeds()),
         of("graph_image", images::seeds()),
+        of("kgsl_ioctl", qcom_sim::calls_as_seeds()),
+        of("nv_cubin", nv::cubins_as_seeds()),
+        of("nv_decode", nv::words_as_seeds()),
+        of("nv_ioctl", nv_sim::calls_as_seeds()),
+        of("nv_words", nv_sim::words_as_seeds()),
+        of("qcom_decode", qcom::words_as_seeds()),
+        of("qcom_program", qcom::programs_as_seeds()),
+        of("qcom_words", qcom_sim::words_as_seeds()),
         of("sim_ioctl", calls::seeds()),
         of("cpu_packet", packets.clone()),
         of("cpu_engine", packets),

@@ -132,6 +132,16 @@ fn job_file() {
 }
 
 #[test]
+fn kgsl_ioctl() {
+    // A host that does not let a process ask for its own memory believes any address.
+    if hcq_fuzz::may_ask() {
+        run("kgsl_ioctl", 300);
+    } else {
+        println!("skipped: kgsl_ioctl: process_vm_readv");
+    }
+}
+
+#[test]
 fn npy_file() {
     run("npy_file", 20_000);
 }
@@ -139,6 +149,46 @@ fn npy_file() {
 #[test]
 fn patch_table() {
     run("patch_table", 20_000);
+}
+
+#[test]
+fn nv_cubin() {
+    run("nv_cubin", 5_000);
+}
+
+#[test]
+fn nv_decode() {
+    run("nv_decode", 5_000);
+}
+
+#[test]
+fn nv_ioctl() {
+    // A host that does not let a process ask for its own memory believes any address.
+    if hcq_fuzz::may_ask() {
+        run("nv_ioctl", 300);
+    } else {
+        println!("skipped: nv_ioctl: process_vm_readv");
+    }
+}
+
+#[test]
+fn nv_words() {
+    run("nv_words", 200);
+}
+
+#[test]
+fn qcom_decode() {
+    run("qcom_decode", 10_000);
+}
+
+#[test]
+fn qcom_program() {
+    run("qcom_program", 10_000);
+}
+
+#[test]
+fn qcom_words() {
+    run("qcom_words", 300);
 }
 
 #[test]
