@@ -106,6 +106,13 @@ fn cubins_run_on_simulated_gpus() {
 }
 
 #[test]
+fn ir3_bundles_run_on_simulated_gpus() {
+    for chip in ["a630", "a650", "a660"] {
+        runs_on(&gpu_by("job-qcom.toml"), &format!("sim:qcom-{chip}"));
+    }
+}
+
+#[test]
 fn programs_of_another_device_are_refused_in_words() {
     // There is no object for this chip.
     let run = gpu().run(&["--device", "sim:amd-gfx1151"]);

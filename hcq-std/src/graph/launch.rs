@@ -231,7 +231,7 @@ impl Launcher<'_> {
                         get,
                     }));
                 }
-                Err(e) => return Err(refused(e, feed)),
+                Err(e) => return Err(refused(e, feed, devices.get(device))),
             }
         }
 
@@ -268,7 +268,7 @@ impl Launcher<'_> {
                 *current = true;
             }
             let pushed = core.port.push(feed.id, feed.body(), &feed.end);
-            pushed.map_err(|e| refused(e, feed))
+            pushed.map_err(|e| refused(e, feed, devices.get(usize::from(run.device))))
         });
         if let Err(e) = submitted {
             // Some queues may hold their part: the instance knows, and is not launched until the devices have dropped it.
@@ -297,10 +297,13 @@ impl Launcher<'_> {
 }
 
 /// A push that was refused although there was room.
-fn refused(e: PushError, feed: &Feed) -> Error {
+fn refused(e: PushError, feed: &Feed, device: Option<&Arc<Inner>>) -> Error {
     match e {
         PushError::Full { .. } => Error::Internal("a ring with room was full"),
-        PushError::Stopped => Error::Internal("the queue is gone"),
+        PushError::Stopped => match device.and_then(|device| device.backend.fault()) {
+            Some(fault) => Error::Fault(fault),
+            None => Error::Internal("the queue is gone"),
+        },
         PushError::Refused(operation, errno) => Error::System { operation, errno },
         PushError::TooLarge => Error::TooLarge {
             what: "words of a graph's queue (Options::ring_packets makes rings larger)",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use hcq_boards::qcom::CACHE_LINE;
 
@@ -13,6 +14,11 @@ use crate::backend::{Memory, Origin, Purpose};
 use crate::heap::lock;
 use crate::peers::Peers;
 use crate::seam::Errno;
+
+/// Looks at who is still on memory before the looks are naps apart.
+const LOOKS: u32 = 64;
+/// Between two of the later looks.
+const NAP: Duration = Duration::from_micros(50);
 
 /// How memory is cached for each purpose.
 pub(super) const fn caching(purpose: Purpose) -> Caching {
@@ -89,12 +95,30 @@ impl Table {
         block
     }
 
-    fn remove(&self, address: u64) {
-        let removed = self.change(|all| all.remove(&address));
-        if let Some(known) = removed
-            && !known.block.is_coherent()
-        {
+    fn remove(&self, address: u64) -> Option<Arc<dyn Block>> {
+        let block = self.change(|all| all.remove(&address))?.block;
+        if !block.is_coherent() {
             self.incoherent.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(block)
+    }
+
+    /// Forgets memory that somebody else owns. Its bytes are the owner's alone when this returns: nobody is on them any more,
+    /// and the kernel driver has been told.
+    fn give_up(&self, address: u64) {
+        let Some(mut block) = self.remove(address) else {
+            return;
+        };
+        // Nobody finds it any more. A copy queue's thread that wrote a signal still holds what it copied before, until it
+        // is through with the packets that it has begun; a flush holds what it is at. Neither waits for anybody.
+        let mut looks = 0;
+        while Arc::get_mut(&mut block).is_none() {
+            if looks < LOOKS {
+                looks += 1;
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(NAP);
+            }
         }
     }
 
@@ -154,12 +178,13 @@ impl Table {
         })
     }
 
-    /// Forgets memory. It is given back at once, or when the copy queue that is on it lets go.
+    /// Forgets memory. What the driver allocated is given back at once, or when the copy queue that is on it lets go; other
+    /// memory may go when this returns.
     pub(super) fn hide(&self, memory: &Memory) {
-        if memory.origin == Origin::Peer {
-            self.peers.forget(memory, |address| self.remove(address));
-        } else {
-            self.remove(memory.address);
+        match memory.origin {
+            Origin::Peer => self.peers.forget(memory, |address| self.give_up(address)),
+            Origin::Caller => self.give_up(memory.address),
+            Origin::Driver | Origin::Heap | Origin::Mapping => drop(self.remove(memory.address)),
         }
     }
 
@@ -192,3 +217,6 @@ impl Table {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,23 +15,32 @@
 //! what both sides last agreed on: a store of the value that was there already does not make a line dirty here.
 //!
 //! Objects that the CPU maps write-combined or uncached, and those that the GPU snoops (`IOCOHERENT`), have one side.
+//!
+//! The copy of an object that is lent is the process's own pages. The kernel pins them, so the process may unmap them, or
+//! map others there, while the object is still alive. Here they are found by their address: they are looked at in calls
+//! that name the object and at no other time, through the host's kernel, and pages that are gone are left out, as nobody
+//! sees any more what happens to them.
 #![allow(
     unsafe_code,
     reason = "the process, the CPU's cache and the GPU share memory by address"
 )]
 
 use std::collections::BTreeMap;
-use std::ptr::with_exposed_provenance_mut;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::machine::{Block, PAGE};
+use zerocopy::IntoBytes;
+
+use crate::machine::{Block, PAGE, user};
 use crate::vm::Backing;
 
 /// Bytes of a line of the CPU's caches: `L1_CACHE_BYTES` of arm64 (`CTR_EL0.DminLine` of its cores).
 pub(crate) const LINE: u64 = 64;
 /// Words of a line.
 const WORDS: u64 = LINE / 8;
+/// The words of a page.
+type Page = [u64; (PAGE / 8) as usize];
 
 /// A cache operation: `KGSL_CACHE_OP_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,28 +50,22 @@ pub(crate) enum Op {
     Flush,
 }
 
-/// Bytes that have an address in this process.
+/// A word of the machine's memory.
 fn word(place: &Backing, offset: u64) -> Option<&AtomicU64> {
-    let pointer: *mut u64 = match place {
-        Backing::Block(block) => {
-            let last = offset.checked_add(8)?;
-            if last > block.bytes() {
-                return None;
-            }
-            let offset = usize::try_from(offset).ok()?;
-            // SAFETY: within the block, checked above.
-            unsafe { block.host().add(offset) }.as_ptr().cast()
-        }
-        Backing::User(address) => {
-            let address = usize::try_from(address.checked_add(offset)?).ok()?;
-            with_exposed_provenance_mut(address)
-        }
+    // The process's own pages are for the host's kernel to look at: they may be gone.
+    let Backing::Block(block) = place else {
+        return None;
     };
-    if pointer.is_null() || !pointer.is_aligned() {
+    if offset.checked_add(8)? > block.bytes() {
         return None;
     }
-    // SAFETY: aligned; a block's memory lives as long as the block, memory of the process must stay mapped while it is lent to
-    // the GPU (the machine's contract), and all who share it use atomic or volatile accesses.
+    let offset = usize::try_from(offset).ok()?;
+    // SAFETY: within the block, checked above.
+    let pointer: *mut u64 = unsafe { block.host().add(offset) }.as_ptr().cast();
+    if !pointer.is_aligned() {
+        return None;
+    }
+    // SAFETY: aligned; a block's memory lives as long as the block, and all who share it use atomic or volatile accesses.
     Some(unsafe { AtomicU64::from_ptr(pointer) })
 }
 
@@ -82,7 +85,7 @@ struct Copy {
     /// What the process sees.
     view: Backing,
     /// What both sides last agreed on, by page; a page that is not there is zero.
-    agreed: BTreeMap<u64, Box<[u64; (PAGE / 8) as usize]>>,
+    agreed: BTreeMap<u64, Box<Page>>,
 }
 
 /// The pages of an object.
@@ -115,12 +118,8 @@ impl Memory {
                 agreed: BTreeMap::new(),
             }),
         };
-        if let Some(Copy {
-            view: Backing::User(_),
-            ..
-        }) = &pages.copy
-        {
-            pages.lines(0, bytes, |memory, line| memory.clean_line(line));
+        if pages.is_lent() {
+            pages.range_op(0, bytes, Op::Clean, false);
         }
         pages
     }
@@ -144,9 +143,15 @@ impl Memory {
         self.bytes
     }
 
-    /// Whether the CPU has a copy of its own.
-    pub(crate) fn is_cached(&self) -> bool {
-        self.copy.is_some()
+    /// Whether the copy is the process's own pages.
+    fn is_lent(&self) -> bool {
+        let view = self.copy.as_ref().map(|copy| &copy.view);
+        matches!(view, Some(Backing::User(_)))
+    }
+
+    /// Whether caches may do something of their own accord.
+    pub(crate) fn can_wander(&self) -> bool {
+        self.copy.is_some() && self.bytes != 0 && !self.is_lent()
     }
 
     /// Calls a function for every line of a range that may be different on the two sides.
@@ -242,6 +247,10 @@ impl Memory {
     /// the range is cleaned first, as there. So are all if `early`: nobody knows what a cache has evicted already.
     pub(crate) fn range_op(&mut self, offset: u64, bytes: u64, op: Op, early: bool) {
         let end = offset.saturating_add(bytes).min(self.bytes);
+        if self.is_lent() {
+            self.lent_op(offset..end, op, early);
+            return;
+        }
         self.lines(offset, end, |memory, line| {
             let whole = line >= offset && line + LINE <= end;
             if op != Op::Invalidate || early || !whole {
@@ -253,9 +262,66 @@ impl Memory {
         });
     }
 
+    /// The same on the process's own pages.
+    fn lent_op(&mut self, range: Range<u64>, op: Op, early: bool) {
+        let Some(Copy {
+            view: Backing::User(start),
+            agreed,
+        }) = &mut self.copy
+        else {
+            return;
+        };
+        let mut at = range.start - range.start % LINE;
+        while at < range.end {
+            let page = at - at % PAGE;
+            let lines = at..range.end.next_multiple_of(LINE).min(page + PAGE);
+            at = page + PAGE;
+            let Some(address) = start.checked_add(page) else {
+                return;
+            };
+            let mut seen: Page = [0; (PAGE / 8) as usize];
+            if user::read(address, seen.as_mut_bytes()).is_err() {
+                continue;
+            }
+            let agreed = agreed.entry(page / PAGE).or_insert_with(zeroes);
+            let mut fetched = Vec::new();
+            for line in lines.step_by(LINE as usize) {
+                let whole = line >= range.start && line + LINE <= range.end;
+                let words = index(line)..index(line) + WORDS as usize;
+                let (Some(seen), Some(agreed)) = (seen.get(words.clone()), agreed.get_mut(words))
+                else {
+                    continue;
+                };
+                if (op != Op::Invalidate || early || !whole) && seen != agreed {
+                    for (at, &value) in (line..).step_by(8).zip(seen) {
+                        store(&self.memory, at, value);
+                    }
+                    agreed.copy_from_slice(seen);
+                }
+                if op != Op::Clean {
+                    for ((at, &seen), agreed) in (line..).step_by(8).zip(seen).zip(agreed) {
+                        *agreed = load(&self.memory, at);
+                        // The process may be writing what is beside its range, so nothing is stored that is there already.
+                        if *agreed != seen {
+                            fetched.push((at, *agreed));
+                        }
+                    }
+                }
+            }
+            for run in fetched.chunk_by(|&(a, _), &(b, _)| a + 8 == b) {
+                let Some(to) = run.first().and_then(|&(at, _)| start.checked_add(at)) else {
+                    continue;
+                };
+                let words: Vec<u64> = run.iter().map(|&(_, value)| value).collect();
+                // Gone since it was read.
+                let _ = user::write(to, words.as_bytes());
+            }
+        }
+    }
+
     /// What caches do unasked: some line is evicted, or fetched again.
     pub(crate) fn wander(&mut self, random: &mut fastrand::Rng) {
-        if self.copy.is_none() || self.bytes == 0 {
+        if !self.can_wander() {
             return;
         }
         let line = random.u64(..self.bytes / LINE) * LINE;
@@ -271,7 +337,7 @@ impl Memory {
     }
 }
 
-fn zeroes() -> Box<[u64; (PAGE / 8) as usize]> {
+fn zeroes() -> Box<Page> {
     Box::new([0; (PAGE / 8) as usize])
 }
 
@@ -280,7 +346,7 @@ fn index(at: u64) -> usize {
     usize::try_from(at % PAGE / 8).unwrap_or(0)
 }
 
-fn agreed(page: Option<&[u64; (PAGE / 8) as usize]>, at: u64) -> u64 {
+fn agreed(page: Option<&Page>, at: u64) -> u64 {
     page.and_then(|page| page.get(index(at)).copied())
         .unwrap_or(0)
 }
@@ -289,6 +355,7 @@ fn agreed(page: Option<&[u64; (PAGE / 8) as usize]>, at: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::machine::Store;
+    use crate::qcom::tests::Pages;
 
     fn cached(pages: u64) -> (Memory, Arc<Block>, Arc<Block>) {
         let store = Store::new().expect("memory");
@@ -297,7 +364,7 @@ mod tests {
         let cpu = store.block(bytes).expect("cpu");
         let view = Backing::Block(Arc::clone(&cpu));
         let memory = Memory::cached(Arc::clone(&gpu), view, bytes);
-        assert!(memory.is_cached());
+        assert!(memory.can_wander());
         (memory, gpu, cpu)
     }
 
@@ -408,6 +475,68 @@ mod tests {
         // SAFETY: `own` is alive, and nobody else uses it now.
         let seen = unsafe { seen.read_volatile() };
         assert_eq!(seen, 78);
+    }
+
+    #[test]
+    fn operations_on_lent_memory_are_those_on_lines() {
+        let store = Store::new().expect("memory");
+        let mut own = vec![0u64; 3 * PAGE as usize / 8];
+        let start = own.as_mut_ptr().expose_provenance() as u64;
+        let page = start.next_multiple_of(PAGE);
+        let first = ((page - start) / 8) as usize;
+        let word = |at: u64| first + at as usize / 8;
+        for (op, early) in [
+            (Op::Clean, false),
+            (Op::Invalidate, false),
+            (Op::Invalidate, true),
+            (Op::Flush, false),
+        ] {
+            let block = || store.block(2 * PAGE).expect("memory");
+            let (gpu, other, cpu) = (block(), block(), block());
+            own.fill(0);
+            let mut lent = Memory::cached(Arc::clone(&gpu), Backing::User(page), 2 * PAGE);
+            let view = Backing::Block(Arc::clone(&cpu));
+            let mut mapped = Memory::cached(Arc::clone(&other), view, 2 * PAGE);
+            let mut random = fastrand::Rng::with_seed(11);
+            for turn in 1..500 {
+                let at = random.u64(..2 * PAGE / 8) * 8;
+                if random.bool() {
+                    (own[word(at)], _) = (turn, cpu.store(at, turn));
+                } else {
+                    gpu.store(at, turn);
+                    other.store(at, turn);
+                }
+                if turn % 20 == 0 {
+                    let (offset, bytes) = (random.u64(..2 * PAGE), random.u64(1..PAGE));
+                    lent.range_op(offset, bytes, op, early);
+                    mapped.range_op(offset, bytes, op, early);
+                }
+            }
+            lent.range_op(0, 2 * PAGE, op, early);
+            mapped.range_op(0, 2 * PAGE, op, early);
+            for at in (0..2 * PAGE).step_by(8) {
+                assert_eq!(gpu.load(at), other.load(at), "{op:?} {early} {at}");
+                assert_eq!(Some(own[word(at)]), cpu.load(at), "{op:?} {early} {at}");
+            }
+        }
+    }
+
+    /// The kernel has pinned what was lent: unmapping it is the process's right.
+    #[test]
+    fn lent_memory_may_be_gone() {
+        let store = Store::new().expect("memory");
+        let gpu = store.block(2 * PAGE).expect("gpu");
+        let own = Pages::new(2 * PAGE);
+        let mut memory = Memory::cached(Arc::clone(&gpu), Backing::User(own.start()), 2 * PAGE);
+        drop(own);
+        gpu.store(8, 5);
+        let mut random = fastrand::Rng::with_seed(1);
+        for op in [Op::Clean, Op::Invalidate, Op::Flush] {
+            memory.range_op(0, 2 * PAGE, op, true);
+            memory.wander(&mut random);
+        }
+        assert!(!memory.can_wander());
+        assert_eq!(gpu.load(8), Some(5));
     }
 
     #[test]

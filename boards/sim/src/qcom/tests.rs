@@ -1,6 +1,7 @@
 //! The machine as a process sees it: raw calls of `/dev/kgsl-3d0`, with the kernel's own structs, and command buffers.
 #![allow(unsafe_code, reason = "calls of a process come with raw addresses")]
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::ptr::{NonNull, with_exposed_provenance_mut};
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hcq_uapi::ioctl::Argument;
 use hcq_uapi::kgsl::*;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::machine::{Config, Machine};
 
@@ -57,6 +59,30 @@ impl Buffer {
 
     fn set(&self, offset: u64, value: u64) {
         self.word(offset).store(value, Ordering::Release);
+    }
+}
+
+/// Pages of the process's own, unmapped when they are dropped.
+pub(super) struct Pages(NonNull<u8>, usize);
+
+impl Pages {
+    pub(super) fn new(bytes: u64) -> Self {
+        let len = NonZeroUsize::new(bytes as usize).expect("some");
+        let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: pages wherever the host likes.
+        let start = unsafe { mmap_anonymous(None, len, both, MapFlags::MAP_PRIVATE) };
+        Self(start.expect("pages").cast(), len.get())
+    }
+
+    pub(super) fn start(&self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`; whoever looks at them later asks the host's kernel.
+        unsafe { munmap(self.0.cast(), self.1) }.expect("mapped");
     }
 }
 

@@ -209,12 +209,12 @@ impl Checker {
         let kind = match extension(&path.value).as_str() {
             "c" => ProgramKind::C,
             "so" | "dylib" | "dll" => ProgramKind::Shared,
-            "co" | "hsaco" | "o" | "cubin" => ProgramKind::CodeObject,
+            "co" | "hsaco" | "o" | "cubin" | "ir3" | "bin" => ProgramKind::CodeObject,
             _ => {
                 self.reader.fail_help(
                     &path.at,
                     format!("{} is no program that can be loaded", path.value.display()),
-                    "give a .c file, which is compiled, a shared object (.so, .dylib), or a GPU's code object (.co, .hsaco, .o, .cubin)",
+                    "give a .c file, which is compiled, a shared object (.so, .dylib), or a GPU's code object (.co, .hsaco, .o, .cubin, .ir3, .bin)",
                 );
                 return None;
             }

@@ -156,7 +156,7 @@ impl Kernel {
         let Some(process) = &mut self.process else {
             return;
         };
-        let cached = |object: &&mut Object| object.memory.is_cached();
+        let cached = |object: &&mut Object| object.memory.can_wander();
         let count = process.objects.values_mut().filter(cached).count();
         if count == 0 {
             return;

@@ -435,6 +435,40 @@ fn memory_of_the_process_is_lent() {
     drop(own);
 }
 
+/// The kernel pins the pages of an object, so that a process may unmap them before it frees it, and map others there.
+#[test]
+fn memory_of_the_process_may_go_before_the_object() {
+    for seed in 0..20 {
+        let mut rig = Rig::new(seed);
+        let own = Pages::new(4 * PAGE);
+        let mut from = kgsl_gpuobj_import_useraddr {
+            virtaddr: own.start(),
+        };
+        let mut made = kgsl_gpuobj_import {
+            r#priv: at(&mut from),
+            priv_len: 4 * PAGE,
+            flags: CACHED,
+            r#type: KGSL_USER_MEM_TYPE_ADDR,
+            id: 0,
+        };
+        assert_eq!(rig.call(&mut made), Ok(0));
+        drop(own);
+        for _ in 0..20 {
+            assert!(rig.info(made.id).is_ok());
+        }
+        // The GPU has them still.
+        let context = rig.context(PLAIN);
+        let address = rig.info(made.id).expect("there").gpuaddr;
+        let words = [write(address + 16, 77)];
+        rig.submit(context, &words).expect("taken");
+        rig.run();
+        for op in [CacheOps::CLEAN, CacheOps::INV] {
+            assert_eq!(rig.sync(made.id, op, None), Ok(0));
+        }
+        assert_eq!(rig.free(made.id), Ok(0));
+    }
+}
+
 #[test]
 fn the_last_file_takes_everything_with_it() {
     let mut rig = Rig::new(1);
