@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use common::{Counting, add_kernel, exec_add, open, options};
 
+use hcq_std::{Error, GraphBuilder, GraphOptions, Grid};
+
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -40,6 +42,7 @@ static GLOBAL: Counted = Counted;
 #[test]
 fn steady_work_allocates_nothing_and_a_sleeping_worker_costs_one_wake() -> Result {
     awake()?;
+    graphs()?;
     staging()?;
     asleep()
 }
@@ -94,6 +97,56 @@ fn awake() -> Result {
         0,
         "system calls of 1500 submissions: {system:?}"
     );
+    Ok(())
+}
+
+/// Ten thousand launches of a graph, with other inputs and numbers each time, cost what the first ones did.
+fn graphs() -> Result {
+    let system = Counting::new();
+    let options = options()
+        .helper_threads(0)
+        .compute_queues(1)
+        .copy_queues(0)
+        .spin(Duration::from_secs(600));
+    let device = open(&options.system(Arc::clone(&system) as _));
+    let kernel = add_kernel(&device);
+    let data = [device.alloc::<u32>(4)?, device.alloc::<u32>(4)?];
+    let mut builder = GraphBuilder::new([&device])?;
+    let (input, number) = (builder.input(&data[0])?, builder.param(0u32)?);
+    for _ in 0..10 {
+        let args = [input.into(), number.into()];
+        // SAFETY: the input has four numbers.
+        unsafe { builder.exec(&kernel, &args, Grid::new(4, 1)) }?;
+    }
+    let mut graph = builder.build(&GraphOptions::default().instances(2))?;
+    let mut launch = |n: u32| -> std::result::Result<(), Error> {
+        graph.set(number, n)?;
+        graph.set_input(input, &data[n as usize % 2])?;
+        graph.launch()?;
+        Ok(())
+    };
+    for n in 0..100 {
+        launch(n)?;
+    }
+    let (allocations, calls) = (ALLOCATIONS.load(Ordering::SeqCst), system.all());
+    for n in 0..10_000 {
+        launch(n)?;
+    }
+    assert_eq!(
+        ALLOCATIONS.load(Ordering::SeqCst) - allocations,
+        0,
+        "allocations of 10,000 launches of a graph"
+    );
+    assert_eq!(system.all() - calls, 0, "system calls of these launches");
+    graph.wait()?;
+    let sums = |of: u32| {
+        let mine = |n: &u32| n % 2 == of;
+        let all: u32 = (0..100).chain(0..10_000).filter(mine).sum();
+        all.wrapping_mul(10)
+    };
+    for (of, data) in (0u32..).zip(&data) {
+        assert_eq!(data.to_vec()?, [sums(of); 4]);
+    }
     Ok(())
 }
 

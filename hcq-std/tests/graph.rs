@@ -596,3 +596,67 @@ fn on_one_and_two_simulated_nvidia_gpus() {
         against_the_model(&devices, &[0, 0], 20, seed);
     }
 }
+
+/// Compute queues write numbers where there are no copy queues, behind what kernels stored and before what they load; nobody
+/// copies there but a processor.
+#[test]
+fn devices_without_copy_queues() {
+    for name in [
+        "cpu",
+        "sim:amd-gfx1100",
+        "sim:amd-gfx942",
+        "sim:amd-gfx942,aql",
+    ] {
+        for _ in 0..seeds(10) {
+            let options = Options::default().copy_queues(0).wait_timeout_ms(10_000);
+            let device = Device::open_with(name, &options).expect("a device");
+            let kernels = kernels(&device);
+            let data = device.alloc_from(&[1u32; N]).expect("memory");
+            let long = device.alloc::<u64>(1).expect("memory");
+            let mut builder = GraphBuilder::new([&device]).expect("a builder");
+            let number = builder.param(9u32).expect("a number");
+            let mut wanted = vec![1u32; N];
+            for turn in 0..8u32 {
+                let args = [Arg::buffer(&data), 3u32.into(), turn.into(), 64u32.into()];
+                // SAFETY: the buffer has 64 numbers.
+                unsafe { builder.exec(&kernels.step, &args, Grid::new(4, 16)) }.expect("a node");
+                let at = data.view(turn as usize..turn as usize + 1).expect("a view");
+                builder.write(&at, number).expect("a node");
+                builder
+                    .write(&*long, u64::from(turn) << 40 | 7)
+                    .expect("a node");
+                wanted.iter_mut().for_each(|w| *w = *w * 3 + turn);
+                wanted[turn as usize] = 9;
+            }
+            let mut graph = builder
+                .build(&GraphOptions::default())
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            graph.launch().expect("launched").wait().expect("done");
+            assert_eq!(data.to_vec().expect("read"), wanted, "{name}");
+            assert_eq!(long.to_vec().expect("read"), [7 << 40 | 7], "{name}");
+
+            let mut builder = GraphBuilder::new([&device]).expect("a builder");
+            let other = device.alloc::<u32>(N).expect("memory");
+            builder.copy(&*other, &*data).expect("a node");
+            let e = builder
+                .build(&GraphOptions::default())
+                .expect_err("nobody copies");
+            assert!(e.to_string().contains("no copy queue"), "{e}");
+            // A processor of the graph copies for it.
+            let cpu = open("cpu", None);
+            let mut builder = GraphBuilder::new([&device, &cpu]).expect("a builder");
+            builder.copy(&*other, &*data).expect("a node");
+            let mut graph = builder.build(&GraphOptions::default()).expect("a graph");
+            graph.launch().expect("launched").wait().expect("done");
+            assert_eq!(other.to_vec().expect("read"), wanted, "{name}");
+        }
+    }
+}
+
+#[test]
+fn graphs_can_be_sent_to_other_threads() {
+    fn is_send<T: Send>() {}
+    is_send::<Graph>();
+    is_send::<GraphBuilder>();
+    is_send::<Replay>();
+}
