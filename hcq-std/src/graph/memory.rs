@@ -372,7 +372,8 @@ impl<'a> Recipe<'a> {
         records: &mut Records<'static>,
     ) -> Result<graph::Sizes, Error> {
         let arguments = self.args.iter().map(Vec::len).max().unwrap_or(0);
-        let half = self.largest_block.max(512).div_ceil(8) + 8;
+        // A number written by a compute queue is four commands, with something beside each.
+        let half = self.largest_block.max(4096).div_ceil(8) + 8;
         let mut sites = vec![Site::EMPTY; 64 + 4 * arguments];
         let mut derived = vec![Derived::EMPTY; 16];
         let mut words = vec![0; 4096];

@@ -104,7 +104,8 @@ impl GraphPlan {
     ) -> Result<Self, Error> {
         let devices = &builder.devices;
         let groups = groups(devices)?;
-        let through = devices.iter().position(is_processor);
+        let copies = |d: &Arc<Inner>| is_processor(d) && d.backend.queue_counts().1 > 0;
+        let through = devices.iter().position(copies);
         let described = devices.iter().zip(&groups).map(|(d, &group)| {
             let (compute, copy) = d.backend.queue_counts();
             let count = |n: usize| Queues::in_order(u16::try_from(n).unwrap_or(u16::MAX));
