@@ -7,7 +7,8 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Job, needs_cc};
+use common::{Job, needs_cc, readme_knows};
+use serde_json::Value;
 
 /// A copy of an example, so that its outputs land elsewhere.
 fn copy_of(name: &str) -> Job {
@@ -236,6 +237,30 @@ fn images_of_code_objects() {
         "sim:amd-gfx1201,aql",
     ] {
         through_an_image(&gpu(), device, &outputs, 0.0);
+    }
+}
+
+#[test]
+fn the_readme_knows_what_is_said_of_images() {
+    let job = gpu();
+    let (image, file) = (job.path("job.hcqg"), job.path("job.toml"));
+    let (image, file) = (image.to_str().unwrap(), file.to_str().unwrap());
+    for args in [
+        &["build", file, "-o", image, "--json"][..],
+        &["inspect", image, "--json"],
+        &["run", image, "--device", "sim:amd-gfx1100", "--json"],
+    ] {
+        let run = job.hcq(args);
+        assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+        let json = run.json();
+        readme_knows(&json);
+        for part in json.as_object().unwrap().values() {
+            match part {
+                Value::Array(all) => all.iter().filter(|v| v.is_object()).for_each(readme_knows),
+                Value::Object(_) => readme_knows(part),
+                _ => {}
+            }
+        }
     }
 }
 

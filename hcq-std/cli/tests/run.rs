@@ -8,7 +8,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use common::{Job, bytes, floats, needs_cc, read_npy};
+use common::{Job, bytes, floats, needs_cc, read_npy, readme_knows};
+use serde_json::Value;
 
 const SAXPY: &str = r#"[programs.k]
 path = "k.c"
@@ -102,22 +103,20 @@ fn the_report_as_json() {
     assert!(json["launch"]["total_ns"].as_u64() >= task["device_time_ns"].as_u64());
     assert_eq!(json["checks"][0]["mismatches"], 0);
     assert_eq!(json["files"][0]["bytes"], 4000);
-    let readme = include_str!("../README.md");
     for part in [
         &json,
         &json["tasks"][0],
         &json["launch"],
+        &json["graph"],
         &json["load"],
         &json["checks"][0],
         &json["files"][0],
     ] {
-        for field in part.as_object().unwrap().keys() {
-            assert!(
-                readme.contains(&format!("`{field}`")),
-                "the README does not know {field}"
-            );
-        }
+        readme_knows(part);
     }
+    assert!(json["graph"]["words"].as_u64().unwrap() > 0);
+    let run = job.run(&["--json", "--no-graph"]);
+    assert_eq!((run.code, &run.json()["graph"]), (0, &Value::Null));
 }
 
 #[test]

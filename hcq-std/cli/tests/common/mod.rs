@@ -69,6 +69,15 @@ impl Run {
     }
 }
 
+/// Every field of an object that `--json` prints is in the README.
+pub fn readme_knows(object: &Value) {
+    let readme = include_str!("../../README.md");
+    for field in object.as_object().unwrap().keys() {
+        let known = readme.contains(&format!("`{field}`"));
+        assert!(known, "the README does not know {field}");
+    }
+}
+
 pub struct Job {
     pub dir: TempDir,
 }
