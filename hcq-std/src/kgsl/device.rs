@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hcq_uapi::kgsl;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -210,6 +210,12 @@ impl Driver for Device {
         writable: bool,
     ) -> Result<Box<dyn Block>, Error> {
         Ok(Box::new(Bo::import(&self.node, cpu, bytes, writable)?))
+    }
+
+    fn snoops(&self) -> bool {
+        // The kernel says so with the first object that asks for it.
+        let asked = Bo::allocate(&self.node, 1, Caching::Cached);
+        asked.is_ok() && !self.node.no_snoop.load(Ordering::Relaxed)
     }
 
     fn context(&self, fast: bool) -> Result<Arc<dyn Context>, Error> {

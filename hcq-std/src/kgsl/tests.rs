@@ -61,7 +61,7 @@ fn memory_is_cached_where_the_gpu_snoops_and_gathered_where_it_does_not() {
         device.allocate(1, Caching::Uncached).expect("memory"),
     ];
     assert_eq!(blocks.each_ref().map(|b| b.len()), [5000, 1 << 20, 1]);
-    assert!(blocks.iter().all(|b| b.is_coherent()));
+    assert!(device.snoops() && blocks.iter().all(|b| b.is_coherent()));
     let ids: Vec<u32> = fake.state().objects.keys().copied().collect();
     let [cached, gathered, uncached] = [flags(ids[0]), flags(ids[1]), flags(ids[2])];
     assert!(cached.contains(MemFlags::IOCOHERENT));
@@ -87,6 +87,7 @@ fn memory_is_cached_where_the_gpu_snoops_and_gathered_where_it_does_not() {
     assert_eq!(calls(&fake) - before, 2, "asked once, and then as it is");
     let _more = device.allocate(4096, Caching::Cached).expect("memory");
     assert_eq!(calls(&fake) - before, 3, "not asked again");
+    assert!(!device.snoops());
     for (bytes, errno) in [
         (1 << 30, Errno::NOMEM),
         (usize::MAX, Errno::NOMEM),

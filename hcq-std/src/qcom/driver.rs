@@ -104,6 +104,8 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
         bytes: usize,
         writable: bool,
     ) -> Result<Box<dyn Block>, Error>;
+    /// Whether the GPU looks into the host's caches where it is asked to, for memory of the driver and pages of the process alike.
+    fn snoops(&self) -> bool;
     /// A new queue. With `fast` the GPU's clock is at its fastest while it runs.
     fn context(&self, fast: bool) -> Result<Arc<dyn Context>, Error>;
     /// Both clocks; `None` if the driver cannot read the GPU's.

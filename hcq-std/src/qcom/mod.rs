@@ -306,7 +306,7 @@ impl Qcom {
 
 impl Backend for Qcom {
     fn adopts_coherently(&self) -> bool {
-        false
+        self.lane.driver.snoops()
     }
 
     fn target(&self) -> (&'static str, String, u32) {
