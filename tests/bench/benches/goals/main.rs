@@ -6,7 +6,9 @@ mod copies;
 mod cpu_queue;
 mod graph;
 mod graphs;
+mod nv;
 mod peers;
+mod qcom;
 mod submits;
 mod tinygrad;
 
@@ -25,6 +27,8 @@ fn main() {
     peers::print(&mut goals);
     tinygrad::print(&mut goals);
     amd::print(&mut goals);
+    nv::print(&mut goals);
+    qcom::print(&mut goals);
     copies::print(&mut goals);
     println!("{}", goals.summary());
 }

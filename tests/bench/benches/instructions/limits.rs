@@ -59,3 +59,21 @@ pub(crate) const ENGINE_EXEC_16: u64 = 2_050;
 pub(crate) const ENGINE_SIGNAL: u64 = 500;
 /// A poll with one wait that does not hold. Counted 455.
 pub(crate) const ENGINE_WAIT: u64 = 500;
+/// P4, NVIDIA, sm_86: a launch that follows nothing. Counted 9,113; the goal is 303.
+pub(crate) const NV_EXEC: u64 = 10_020;
+/// P4, NVIDIA: a launch that the one before starts. Counted 9,077; the goal is 303.
+pub(crate) const NV_EXEC_CHAINED: u64 = 9_980;
+/// P4, NVIDIA: with a wait, a barrier and a signal. Counted 9,922; the goal is 768.
+pub(crate) const NV_GROUP: u64 = 10_910;
+/// P1, NVIDIA: two pointers and a grid of each of 100 launches. Counted 59,433; with 12 a pointer the goal would be 3,800.
+pub(crate) const NV_PATCH_100: u64 = 65_370;
+/// P5, NVIDIA: an entry, GPPut, the doorbell. Counted 217.
+pub(crate) const NV_SUBMIT: u64 = 238;
+/// P4, Adreno A630, ir3: a dispatch. Counted 1,545; the goal is 303.
+pub(crate) const QCOM_EXEC: u64 = 1_700;
+/// P4, Adreno: with a wait, a barrier and a signal. Counted 1,782; the goal is 768.
+pub(crate) const QCOM_GROUP: u64 = 1_960;
+/// P1, Adreno: two pointers and a grid of each of 100 dispatches. Counted 65,921; with 12 a pointer the goal would be 3,800.
+pub(crate) const QCOM_PATCH_100: u64 = 72_510;
+/// P5, Adreno: a bound queue up to the call of the kernel driver. Counted 1,181.
+pub(crate) const QCOM_SUBMIT: u64 = 1_300;

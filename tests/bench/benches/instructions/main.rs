@@ -15,7 +15,10 @@ use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, main};
 use hcq_bench::amd::{self, Aql, Pm4};
 use hcq_bench::engine::{Device, NOTHING};
 use hcq_bench::graph::{At, Builder, Cpu as CpuGraph, Driver, Launcher, Pm4 as Pm4Graph};
+use hcq_bench::nv;
 use hcq_bench::patch::{Launch, sites, table};
+use hcq_bench::patched::{self, Patched};
+use hcq_bench::qcom;
 use hcq_bench::queue::Queues;
 use hcq_bench::submit::Host;
 use hcq_cpu::PACKET_WORDS;
@@ -242,6 +245,94 @@ fn amd_aql_group(recording: &'static mut Aql) {
     recording.group(0, black_box([0x3000, 0x4000]), address.into(), value);
 }
 
+// NVIDIA: one launch with two pointers, behind nothing, or behind another one.
+fn nv_recording(before: usize) -> &'static mut nv::Recording<'static> {
+    let mut recording = keep(nv::Memory::new(4)).recording();
+    for n in 0..before {
+        recording.exec(n, [0x1000, 0x2000]);
+    }
+    keep(recording)
+}
+
+#[library_benchmark]
+#[bench::unchained(args = (nv_recording(0)), config = at_most(limits::NV_EXEC))]
+#[bench::chained(args = (nv_recording(1)), config = at_most(limits::NV_EXEC_CHAINED))]
+fn nv_exec(recording: &'static mut nv::Recording<'static>) {
+    recording.exec(2, black_box([0x3000, 0x4000]));
+}
+
+// The same between a wait and a barrier before, and a signal after it.
+#[library_benchmark]
+#[bench::wait_barrier_exec_signal(args = (nv_recording(0)), config = at_most(limits::NV_GROUP))]
+fn nv_group(recording: &'static mut nv::Recording<'static>) {
+    let (address, value) = black_box((Value::Imm(0x1000), Value::Imm(7)));
+    recording.group(2, black_box([0x3000, 0x4000]), address.into(), value);
+}
+
+// Adreno: one launch with two pointers.
+#[library_benchmark]
+#[bench::two_pointers(args = (keep(keep(qcom::Memory::new(4)).recording())), config = at_most(limits::QCOM_EXEC))]
+fn qcom_exec(recording: &'static mut qcom::Recording<'static>) {
+    recording.exec(0, black_box([0x3000, 0x4000]));
+}
+
+#[library_benchmark]
+#[bench::wait_barrier_exec_signal(
+    args = (keep(keep(qcom::Memory::new(4)).recording())), config = at_most(limits::QCOM_GROUP)
+)]
+fn qcom_group(recording: &'static mut qcom::Recording<'static>) {
+    let (address, value) = black_box((Value::Imm(0x1000), Value::Imm(7)));
+    recording.group(0, black_box([0x3000, 0x4000]), address.into(), value);
+}
+
+/// Launches that were patched before, and inputs that they all change with.
+fn late<const N: usize>(
+    of: fn(usize) -> Patched<N>,
+    n: usize,
+) -> (&'static mut Patched<N>, &'static [u64]) {
+    let [_, other] = patched::inputs(n);
+    (keep(of(n)), other.leak())
+}
+
+// Two pointers and a grid of each of a hundred launches.
+#[library_benchmark]
+#[bench::distinct_100(args = (late(nv::patched, 100)), config = at_most(limits::NV_PATCH_100))]
+fn nv_patch((launches, inputs): (&'static mut Patched<3>, &'static [u64])) -> usize {
+    black_box(launches.launch(black_box(inputs)))
+}
+
+#[library_benchmark]
+#[bench::distinct_100(args = (late(qcom::patched, 100)), config = at_most(limits::QCOM_PATCH_100))]
+fn qcom_patch((launches, inputs): (&'static mut Patched<2>, &'static [u64])) -> usize {
+    black_box(launches.launch(black_box(inputs)))
+}
+
+// An entry, GPPut and the doorbell of a ring that was used before.
+fn nv_host() -> &'static mut nv::Host {
+    let host = keep(nv::Host::default());
+    host.bound(0x1_0000, 400);
+    host
+}
+
+#[library_benchmark]
+#[bench::bound(args = (nv_host()), config = at_most(limits::NV_SUBMIT))]
+fn nv_submit(host: &'static mut nv::Host) -> u64 {
+    black_box(host.bound(black_box(0x1_0000), 400))
+}
+
+// A bound queue that was submitted before, up to the call of the kernel driver.
+fn qcom_bound() -> &'static mut qcom::Bound {
+    let bound = keep(qcom::Bound::default());
+    bound.submit(7);
+    bound
+}
+
+#[library_benchmark]
+#[bench::bound(args = (qcom_bound()), config = at_most(limits::QCOM_SUBMIT))]
+fn qcom_submit(bound: &'static mut qcom::Bound) {
+    black_box(bound.submit(black_box(7)));
+}
+
 fn host() -> &'static mut Host<'static> {
     let mut host = Host::new(leak(64 * 8), leak(Control::WORDS));
     host.unbound(&[0; PACKET_WORDS]);
@@ -360,6 +451,14 @@ library_benchmark_group!(
     benchmarks = amd_pm4_exec, amd_pm4_group, amd_aql_exec, amd_aql_group
 );
 library_benchmark_group!(
+    name = nv_launches;
+    benchmarks = nv_exec, nv_group, nv_patch, nv_submit
+);
+library_benchmark_group!(
+    name = qcom_launches;
+    benchmarks = qcom_exec, qcom_group, qcom_patch, qcom_submit
+);
+library_benchmark_group!(
     name = submits;
     benchmarks = submit_packets, submit_bound, library_submit_bound
 );
@@ -372,6 +471,8 @@ main!(
     library_benchmark_groups = graphs,
     records,
     amd_records,
+    nv_launches,
+    qcom_launches,
     submits,
     engine
 );
