@@ -282,8 +282,9 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         bank: Option<Value>,
     ) -> Result<&mut Self, RecordError> {
         let layout = self.chip.qmd;
-        // One made for another chip has other descriptors.
-        if launch.program.chip() != self.chip {
+        // One made for another chip has other descriptors. Two of one chip are compared by their place: a chip is long.
+        let chip = launch.program.chip();
+        if !core::ptr::eq(chip, self.chip) && chip != self.chip {
             let operand = Operand::Program;
             return Err(RecordError::Unsupported { operand });
         }
