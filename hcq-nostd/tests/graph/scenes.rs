@@ -39,6 +39,9 @@ impl Rng {
 /// Bytes of each allocation.
 const BYTES: u64 = 0x1000;
 
+/// A scene has fewer chores than this.
+const CHORES: u64 = if cfg!(miri) { 5 } else { 14 };
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Exec(Program),
@@ -98,7 +101,7 @@ impl Scene {
             chores: Vec::new(),
             timestamps: rng.below(2) == 0,
         };
-        for _ in 0..rng.below(14) {
+        for _ in 0..rng.below(CHORES) {
             let chore = scene.chore(rng);
             scene.chores.push(chore);
         }

@@ -14,7 +14,7 @@ const ORDERS: usize = if cfg!(miri) { 1 } else { 6 };
 const TRIES: usize = 100;
 
 /// Most tasks of a scene.
-const TASKS: usize = if cfg!(miri) { 6 } else { 24 };
+const TASKS: usize = if cfg!(miri) { 5 } else { 24 };
 
 type RawDevice = (bool, u8, u8, u8, u8, u8);
 type RawAllocation = (u8, bool, u8);
@@ -211,6 +211,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes long; `less_room_adds_order` goes the same ways")]
     fn with_little_room_too(scene in scenes(TASKS), seed: u64, room in (0usize..12, 2usize..16, 0usize..8)) {
         let all = scene.with(|p| p.capacity().unwrap());
         let (clocks, pieces, readers) = room;
@@ -279,7 +280,7 @@ fn random_scenes_hold_everything() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = std::collections::BTreeMap::<&str, u32>::new();
     let mut see = |what, n: usize| *seen.entry(what).or_default() += n as u32;
-    for _ in 0..if cfg!(miri) { 8 } else { 400 } {
+    for _ in 0..if cfg!(miri) { 2 } else { 400 } {
         let scene = scenes(TASKS).new_tree(&mut runner).unwrap().current();
         let plan = scene.plan().unwrap();
         for e in &plan.why {
