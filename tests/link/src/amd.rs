@@ -225,6 +225,7 @@ fn pm4_queues() {
     keep!(
         pm4::Program::new,
         pm4::Program::with_apertures,
+        pm4::Program::based_on,
         pm4::Program::kernel,
         pm4::Program::scratch,
         pm4::Program::len,
@@ -291,6 +292,7 @@ fn aql_queues() {
     keep!(
         aql::Program::new,
         aql::Program::with_apertures,
+        aql::Program::based_on,
         aql::Program::kernel
     );
     keep!(

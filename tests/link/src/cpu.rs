@@ -60,6 +60,8 @@ fn queues() {
         Program::new,
         Program::with_layout,
         Program::with_local_memory,
+        Program::entered_at,
+        Program::entry_variable,
         Program::entry,
         Program::local_memory
     );

@@ -155,6 +155,7 @@ fn patches() {
         Derived::sum,
         Derived::swapped32,
         Derived::swapped64,
+        Derived::renumbered,
         term_part
     );
     keep!(

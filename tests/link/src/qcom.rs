@@ -58,6 +58,7 @@ fn programs() {
     keep!(
         Container::parse,
         Container::kernel,
+        Container::name,
         Container::code,
         Container::constant_count,
         Container::layout,

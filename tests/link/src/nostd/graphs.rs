@@ -208,7 +208,8 @@ fn instances() {
         Instance::set_all,
         Instance::change,
         Instance::set_signals_address,
-        Instance::touch_all
+        Instance::touch_all,
+        Instance::is_stuck
     );
     keep!(
         Instance::last,
