@@ -3,7 +3,9 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use hcq_nostd::graph::{Busy, DeviceRecord, Entry, Instance, LaunchError, Timelines};
+use hcq_nostd::graph::{Busy, DeviceRecord, Entry, LaunchError, Timelines};
+use hcq_nostd::mem::SharedWords;
+use hcq_nostd::signal::{Signal, Width};
 use hcq_nostd::timeline::{Point as CorePoint, Submission as Planned, TimelineError};
 use hcq_nostd::wait::WaitError;
 use zerocopy::IntoBytes;
@@ -21,7 +23,31 @@ type Locked<'a> = heapless::Vec<(usize, MutexGuard<'a, Core>), MOST_DEVICES>;
 /// What the waits of a launch failed with.
 struct Waits<'a> {
     devices: &'a [Arc<Inner>],
+    release: Option<Release<'a>>,
     failed: Option<Error>,
+}
+
+/// Lets go of queues that wait for a device which is in error, or has dropped its part of a launch: what they do then is of no
+/// account, as the launch has failed, but they end.
+struct Release<'a> {
+    signals: SharedWords<'static>,
+    count: usize,
+    at: &'a [u64],
+}
+
+impl Release<'_> {
+    fn now(&self, devices: &[Arc<Inner>]) {
+        // No wait is for more, at any engine's width.
+        const MOST: u64 = u32::MAX as u64;
+        for slot in 0..self.count {
+            let signal = Signal::at(self.signals, slot, Width::W64);
+            if signal.is_ok_and(|s| s.set(MOST).is_ok()) {
+                for (device, at) in devices.iter().zip(self.at) {
+                    device.backend.written(at.wrapping_add(16 * slot as u64));
+                }
+            }
+        }
+    }
 }
 
 const NONE: WaitError = WaitError::Timeout {
@@ -31,8 +57,17 @@ const NONE: WaitError = WaitError::Timeout {
 };
 
 impl Waits<'_> {
+    fn let_go(&self) {
+        if let Some(release) = &self.release {
+            release.now(self.devices);
+        }
+    }
+
     /// Keeps the shell's error, which says more.
     fn keep<T>(&mut self, result: Result<T, Error>) -> Result<T, WaitError> {
+        if let Err(Error::Fault(_)) = &result {
+            self.let_go();
+        }
         result.map_err(|e| {
             let bare = match &e {
                 Error::Fault(record) => WaitError::Fault(*record),
@@ -51,7 +86,10 @@ impl Timelines for Waits<'_> {
         };
         // What a recovery has dropped does not run any more.
         let done = match device.is_complete(point) {
-            Err(Error::Lost { .. }) => Ok(true),
+            Err(Error::Lost { .. }) => {
+                self.let_go();
+                Ok(true)
+            }
             other => other,
         };
         self.keep(done)
@@ -63,7 +101,10 @@ impl Timelines for Waits<'_> {
         };
         let limit = Duration::from_nanos(timeout_ns);
         let done = match device.wait_point(point, limit, "a wait for a graph's last launch") {
-            Err(Error::Lost { .. }) => Ok(()),
+            Err(Error::Lost { .. }) => {
+                self.let_go();
+                Ok(())
+            }
             other => other,
         };
         self.keep(done)
@@ -114,12 +155,18 @@ fn launch_error(e: LaunchError, waits: Option<Error>) -> Error {
 
 impl Launcher<'_> {
     /// Waits until nothing of an instance is in flight, if asked to.
-    pub(super) fn settle(&self, instance: &mut Instance<'static>, busy: Busy) -> Result<(), Error> {
+    pub(super) fn settle(&self, home: &mut Home, busy: Busy) -> Result<(), Error> {
+        let release = Release {
+            signals: home.signals,
+            count: home.instance.graph().resets() as usize,
+            at: &home.signals_at,
+        };
         let mut waits = Waits {
             devices: self.devices,
+            release: Some(release),
             failed: None,
         };
-        match instance.idle(&mut waits, busy) {
+        match home.instance.idle(&mut waits, busy) {
             Ok(_) => Ok(()),
             Err(e) => Err(launch_error(e, waits.failed)),
         }
@@ -237,6 +284,7 @@ impl Launcher<'_> {
 
         let mut waits = Waits {
             devices: &[],
+            release: None,
             failed: None,
         };
         // Nothing is in flight, as `settle` has seen: this waits for nothing.

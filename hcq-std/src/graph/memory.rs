@@ -52,6 +52,8 @@ pub(super) struct Home {
     pub(super) feeds: Vec<Feed>,
     /// Where each device sees the signals.
     pub(super) signals_at: Vec<u64>,
+    /// The signals, to let go of those who wait for a device that is in error.
+    pub(super) signals: SharedWords<'static>,
     _memory: Memory,
     // What the instance borrows; dropped after it.
     _regions: Lent<Region<'static>>,
@@ -566,6 +568,7 @@ impl Home {
         Ok(Self {
             instance,
             feeds,
+            signals: shared,
             signals_at: signals.iter().map(|s| s.address()).collect(),
             _memory: Memory {
                 _blocks: layout.blocks.into_iter().flatten().collect(),

@@ -381,7 +381,7 @@ impl Graph {
             entries: &mut self.entries,
             timeout: self.timeout,
         };
-        launcher.settle(&mut home.instance, busy)?;
+        launcher.settle(home, busy)?;
         let launched = match launcher.launch(home) {
             Ok(launched) => launched,
             Err(e) => {
@@ -450,7 +450,7 @@ impl Graph {
             timeout: self.timeout,
         };
         for home in &mut self.homes {
-            launcher.settle(&mut home.instance, Busy::Wait { timeout_ns })?;
+            launcher.settle(home, Busy::Wait { timeout_ns })?;
         }
         Ok(())
     }

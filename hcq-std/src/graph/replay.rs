@@ -315,7 +315,7 @@ impl Replay {
             timeout,
         };
         let timeout_ns = nanoseconds(timeout);
-        launcher.settle(&mut self.home.instance, Busy::Wait { timeout_ns })?;
+        launcher.settle(&mut self.home, Busy::Wait { timeout_ns })?;
         self.stored = launcher.launch(&mut self.home)?.stored;
         let mut points = heapless::Vec::new();
         for (n, device) in (0u16..).zip(&self.devices) {
@@ -378,7 +378,7 @@ impl Drop for Replay {
             timeout,
         };
         let timeout_ns = nanoseconds(timeout);
-        let _ = launcher.settle(&mut self.home.instance, Busy::Wait { timeout_ns });
+        let _ = launcher.settle(&mut self.home, Busy::Wait { timeout_ns });
         self.home.leave();
     }
 }
