@@ -70,8 +70,10 @@ fn recorded_compute_queues() {
                     .iter()
                     .map(|n| number(n) as usize)
                     .collect();
+                // Cases of variables have no words.
                 if let [start, end] = range[..]
                     && start < end
+                    && end as usize <= list(&case["expected_words"]).len()
                 {
                     starts.push((
                         joined.len() + start,
@@ -195,8 +197,10 @@ fn recorded_queues_of_adreno() {
         for case in &all {
             for op in list(&case["inputs"]["ops"]) {
                 let range: Vec<u64> = list(&op["words"]).iter().map(number).collect();
+                // Cases of variables have no words.
                 if let [start, end] = range[..]
                     && start < end
+                    && end as usize <= list(&case["expected_words"]).len()
                 {
                     let what = op["op"].as_str().expect("a command").to_owned();
                     starts.push((joined.len() + start as usize, what));
