@@ -288,6 +288,8 @@ fn record<'m>(
                 q.write(at, v, width).map(drop)
             }
             Cmd::Poll(at, mask, v) => {
+                // Bits outside the mask are refused: no word ever matches.
+                let mask = mask | u32::try_from(v.value).expect("a word");
                 let (at, v) = (value(&mut q, at), value(&mut q, v));
                 q.poll_bit(at, mask, v).map(drop)
             }
