@@ -10,8 +10,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod drm;
 pub mod ioctl;
 pub mod kfd;
 pub mod kgsl;
 pub mod layout;
+pub mod msm;
 pub mod nv;
