@@ -193,7 +193,7 @@ step_link() { # everything linked for those targets with no allocator and no pan
     sed -n 's/^ *skipped: //p' "$SCRATCH/link.log" >>"$SKIPS"
 }
 
-step_cross() { # a part of the list of behaviours on aarch64 Linux, under emulation, on a simulated board
+step_cross() { # the command for aarch64 Linux: the list of behaviours on simulated boards and the CPU, and a job, under emulation
     apt_install qemu-aarch64 qemu-user || { skip cross "qemu-aarch64 (apt-get install qemu-user)" && return; }
     run tests/cross/aarch64.sh 2>&1 | tee "$SCRATCH/cross.log"
     sed -n 's/^ *skipped: //p' "$SCRATCH/cross.log" >>"$SKIPS"

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# The boards' processors: builds for aarch64 Linux, static, with no C, and runs the list of behaviours there under emulation, on
-# a simulated board.
+# The boards' processors: builds the command for aarch64 Linux, one static file with no C in it, and runs it under emulation:
+# the whole list of behaviours on each simulated board and on the CPU device, and a job.
 #
-#     tests/cross/aarch64.sh [all]
+#     tests/cross/aarch64.sh [DEVICE...]
 #
-# One behaviour of each group is run; with `all`, the whole list on every simulated chip. Nothing takes longer than LIMIT seconds
-# (default 1500). The command is not built: one of its dependencies (psm, by way of npyz) has a file in assembly, for which
-# an aarch64 C compiler would be needed.
+# The file is $CARGO_TARGET_DIR/cross/aarch64-unknown-linux-musl/release/hcq, ready to be copied to a board. No device takes
+# longer than LIMIT seconds (default 600).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 target=aarch64-unknown-linux-musl
-limit="${LIMIT:-1500}"
+limit="${LIMIT:-600}"
+# At least so many behaviours pass on each device; what it skips beside them, it says.
+floor=110
+devices=("$@")
+[ $# -gt 0 ] || devices=(sim:qcom-a630 sim:qcom-a650 sim:qcom-a660 cpu)
 skipped() {
     printf '   skipped: %s: %s\n' "$1" "$2"
 }
@@ -25,10 +28,38 @@ rustup target list --installed | grep -qx "$target" || timeout 300 rustup target
 
 # rustc brings a linker for it.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER="$emulator"
-export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
+export CARGO_PROFILE_RELEASE_STRIP=true CARGO_INCREMENTAL=0
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/cross"
+cargo build --locked --release --target "$target" --bin hcq
+hcq="$CARGO_TARGET_DIR/$target/release/hcq"
+printf '   %s: %s bytes\n' "$hcq" "$(stat -c %s "$hcq")"
 
-filter=(one_of_each_group_on_a650)
-[ "${1:-}" != all ] || filter=()
-timeout "$limit" cargo test --locked --target "$target" -p hcq-conformance --test qcom -- --test-threads=1 "${filter[@]}"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+log="$work/selftest.log"
+for device in "${devices[@]}"; do
+    from=$SECONDS status=0
+    timeout "$limit" "$emulator" "$hcq" selftest --device "$device" >"$log" || status=$?
+    grep -E '^(FAILED|skipped) ' "$log" | sed 's/^skipped  /skips    /' || true
+    if [ "$status" != 0 ]; then
+        tail -n 3 "$log"
+        printf '   error: selftest of %s ends with %d (124: not done after %d s)\n' "$device" "$status" "$limit" >&2
+        exit 1
+    fi
+    passed="$(sed -n 's/^\([0-9]*\) passed, .*/\1/p' "$log")"
+    printf '   %s: %s; %d s\n' "$device" "$(tail -n 1 "$log")" $((SECONDS - from))
+    if [ "${passed:-0}" -lt "$floor" ]; then
+        printf '   error: fewer than %d behaviours were run\n' "$floor" >&2
+        exit 1
+    fi
+done
+
+# A job writes beside itself.
+mkdir -p "$work/examples" "$work/tests/conformance/kernels"
+cp -r examples/gpu "$work/examples/"
+cp -r tests/conformance/kernels/qcom "$work/tests/conformance/kernels/"
+for device in "${devices[@]}"; do
+    case "$device" in
+        *qcom*) timeout "$limit" "$emulator" "$hcq" run "$work/examples/gpu/job-qcom.toml" --device "$device" ;;
+    esac
+done

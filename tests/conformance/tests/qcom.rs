@@ -1,6 +1,5 @@
 //! The whole list on simulated Adreno GPUs.
 
-use hcq_conformance::Behaviour;
 use hcq_conformance::kinds::{KINDS, Stock};
 use hcq_std::{Device, Options};
 use lists::{quick, run_list};
@@ -86,14 +85,4 @@ lists! {
     a630: "sim:qcom-a630";
     a650: "sim:qcom-a650";
     a660: "sim:qcom-a660";
-}
-
-/// One of each group: what `tests/cross` has time for under emulation. Wrapping the arena takes minutes there.
-#[test]
-fn one_of_each_group_on_a650() {
-    let group = |b: &Behaviour| b.name.split('.').next().unwrap_or_default();
-    let mut list = quick();
-    list.retain(|b| group(b) != "arena");
-    list.dedup_by(|b, a| group(a) == group(b));
-    run_list("sim:qcom-a650,seed=3", &list, Options::default(), &MAY_SKIP);
 }
