@@ -11,8 +11,8 @@ use std::time::Duration;
 use hcq_cpu::abi::KernelFn;
 use hcq_nostd::args::Arg;
 use hcq_nostd::fault::FaultRecord;
-use hcq_nostd::mem::SharedWord;
-use hcq_nostd::patch::PatchList;
+use hcq_nostd::mem::{Region, SharedWord};
+use hcq_nostd::patch::{PatchList, RegionId};
 use hcq_nostd::queue::{SignalAt, WriteWidth};
 use hcq_nostd::record::{Block, RecordError};
 use hcq_nostd::signal::Width;
@@ -183,6 +183,51 @@ pub(crate) enum Command<'a> {
     },
 }
 
+/// What the commands of a recording have left for those behind them. A device that has no use for it leaves it as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Nothing is known.
+    #[default]
+    Nothing,
+    /// The last launch, as long as what follows may go into its descriptor.
+    Nv(hcq_nv::compute::State),
+}
+
+impl Before {
+    /// The same, leaving the last launch's descriptor alone: its memory is not at hand any more.
+    pub(crate) const fn sealed(self) -> Self {
+        match self {
+            Self::Nothing => Self::Nothing,
+            Self::Nv(state) => Self::Nv(state.sealed()),
+        }
+    }
+
+    /// Byte offset of the descriptor that the next command may change.
+    pub(crate) const fn descriptor(self) -> Option<usize> {
+        match self {
+            Self::Nothing => None,
+            Self::Nv(state) => state.active(),
+        }
+    }
+}
+
+/// Memory of a recording's launch descriptors, and what the commands before one have left there.
+pub(crate) struct Descriptors<'a> {
+    /// The memory with the last launch's descriptor and room for the next one.
+    pub(crate) memory: Region<'a>,
+    /// Its number in the patch list.
+    pub(crate) id: RegionId,
+    /// Byte offset of a launch's own descriptor, a multiple of [`ALIGN`](Self::ALIGN).
+    pub(crate) at: usize,
+    /// Brought up to date when a command was encoded.
+    pub(crate) before: &'a mut Before,
+}
+
+impl Descriptors<'_> {
+    /// Alignment of descriptors.
+    pub(crate) const ALIGN: usize = 256;
+}
+
 /// Why words were not published. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PushError {
@@ -313,6 +358,11 @@ pub(crate) trait Backend: Send + Sync {
     fn beside(&self, _kind: QueueKind) -> usize {
         0
     }
+    /// Bytes of the descriptor that a launch has beside its argument block, at a multiple of [`Descriptors::ALIGN`]; zero
+    /// for devices whose launches are words.
+    fn descriptor(&self) -> usize {
+        0
+    }
     /// `None` if queues of this kind run words that are not in their ring; else how many words, in whole entries, are
     /// put into it at once.
     fn largest_part(&self, _kind: QueueKind) -> Option<usize> {
@@ -334,6 +384,20 @@ pub(crate) trait Backend: Send + Sync {
         words: &'w mut [u32],
         list: PatchList<'w>,
     ) -> Result<(usize, PatchList<'w>), RecordError>;
+
+    /// The same for a command of a recording, behind others of it: it may go into the descriptor of the last launch. When it
+    /// fails, that descriptor is as it was.
+    fn encode_behind<'w>(
+        &self,
+        queue: QueueId,
+        command: &Command<'_>,
+        beside: Option<Block<'_, '_>>,
+        _descriptors: Descriptors<'_>,
+        words: &'w mut [u32],
+        list: PatchList<'w>,
+    ) -> Result<(usize, PatchList<'w>), RecordError> {
+        self.encode(queue, command, beside, words, list)
+    }
 
     /// The fault that the device stopped with.
     fn fault(&self) -> Option<FaultRecord>;

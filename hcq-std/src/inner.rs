@@ -57,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) arena_bytes: usize,
     /// Bytes that a command needs beside its words on a compute queue and on a copy queue.
     beside: [usize; 2],
+    /// Bytes of a launch's descriptor.
+    pub(crate) descriptor: usize,
     span_log2: u32,
     pub(crate) core: Mutex<Core>,
     slots: [CoreSignal<'static>; 2],
@@ -136,6 +138,7 @@ impl Inner {
             name: name.to_owned(),
             signals: Arc::new(Signals::new(&heap)),
             beside: [compute, copy].map(|kind| backend.beside(kind)),
+            descriptor: backend.descriptor(),
             backend,
             heap,
             wait_timeout,

@@ -7,7 +7,7 @@ use hcq_nostd::value::Value;
 
 use crate::Error;
 use crate::arg::{Arg, Grid};
-use crate::backend::{Command, Exec, QueueKind};
+use crate::backend::{Command, Descriptors, Exec, QueueKind};
 use crate::program::Kernel;
 use crate::queue::Commands;
 use crate::recording::{Beside, Keep};
@@ -108,14 +108,28 @@ impl Commands {
         if kernel.kernel.has_needs {
             self.inner.make_ready(program, self.id)?;
         }
-        let (chunk, offset) = self.reserve(len, align)?;
+        // A launch descriptor lies behind the argument block.
+        let (size, align, behind) = match self.inner.descriptor {
+            0 => (len, align, 0),
+            bytes => {
+                let behind = len.next_multiple_of(Descriptors::ALIGN);
+                (behind + bytes, align.max(Descriptors::ALIGN), behind)
+            }
+        };
+        let (chunk, offset) = self.reserve(size, align)?;
         let command = Command::Exec(Exec {
             program,
             args: core_args,
             grid,
         });
         let backend = &*self.inner.backend;
-        let beside = Some(Beside { chunk, offset, len });
+        let descriptor = offset + behind;
+        let beside = Some(Beside {
+            chunk,
+            offset,
+            len,
+            descriptor,
+        });
         let recorded = self
             .recording
             .record(backend, self.id, &command, beside, variables.any);

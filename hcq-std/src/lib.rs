@@ -96,8 +96,9 @@
 //! - Buffers are in device memory that the host reaches if the GPU's window on the bus (BAR1) is as large as its memory, else
 //!   in host memory. Everything lies at addresses below 2^40, where launch descriptors and channels reach it; host and GPU see
 //!   it at the same address if the process has nothing there.
-//! - Queues are channels of one group, each with a context of its own, so that they run side by side. A launch waits until the
-//!   launches before it on its queue are complete.
+//! - Queues are channels of one group, each with a context of its own, so that they run side by side. A launch begins when the
+//!   launches before it on its queue are complete: by the descriptor of the one directly before it, which starts it, else by
+//!   a wait for the engine to be idle. The first two signals or timestamps behind a launch are written by it, too.
 //! - Every kernel has a stack: local memory for all threads that the GPU can hold, of each queue that it is launched on, is
 //!   allocated at the first launch. When it grows, launches wait until the device is idle.
 //! - The driver wakes nobody: a waiting host looks again after naps of up to a millisecond.

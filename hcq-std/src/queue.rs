@@ -149,7 +149,12 @@ impl Commands {
             0 => None,
             len => {
                 let (chunk, offset) = self.reserve(len, 64)?;
-                Some(Beside { chunk, offset, len })
+                Some(Beside {
+                    chunk,
+                    offset,
+                    len,
+                    descriptor: 0,
+                })
             }
         };
         let backend = &*self.inner.backend;

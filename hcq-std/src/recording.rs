@@ -15,7 +15,7 @@ use hcq_nostd::timeline::Point;
 use hcq_nostd::value::Value;
 
 use crate::Error;
-use crate::backend::{Backend, Command, Piece, Purpose, QueueId};
+use crate::backend::{Backend, Before, Command, Descriptors, Piece, Purpose, QueueId};
 use crate::heap::{Allocation, Heap};
 use crate::lent::Lent;
 use crate::program::KernelInner;
@@ -57,6 +57,8 @@ pub(crate) struct Filed {
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) region: Region<'static>,
+    /// The same memory, for launch descriptors.
+    descriptors: Region<'static>,
     pub(crate) allocation: Arc<Allocation>,
 }
 
@@ -66,7 +68,13 @@ impl Chunk {
         // SAFETY: dropped before the allocation, by the order of the fields. The recording alone stores to it, to bytes
         // that its arena says nothing in flight reads (M2).
         let region = unsafe { allocation.region() };
-        Ok(Self { region, allocation })
+        // SAFETY: as above; what is a descriptor's is never another command's (M2).
+        let descriptors = unsafe { allocation.region() };
+        Ok(Self {
+            region,
+            descriptors,
+            allocation,
+        })
     }
 }
 
@@ -117,17 +125,15 @@ pub(crate) struct Beside {
     pub(crate) chunk: usize,
     pub(crate) offset: usize,
     pub(crate) len: usize,
+    /// Where in the chunk a launch's descriptor goes, if it has one.
+    pub(crate) descriptor: usize,
 }
 
-impl Beside {
-    /// The chunk's number in patch lists: region 0 is the words.
-    fn region(self) -> Result<RegionId, RecordError> {
-        let id = self
-            .chunk
-            .checked_add(1)
-            .and_then(|n| u16::try_from(n).ok());
-        Ok(RegionId(id.ok_or(BuildError::TooMany)?))
-    }
+/// A chunk's number in patch lists: region 0 is the words.
+#[inline]
+fn region_of(chunk: usize) -> Result<RegionId, RecordError> {
+    let id = chunk.checked_add(1).and_then(|n| u16::try_from(n).ok());
+    Ok(RegionId(id.ok_or(BuildError::TooMany)?))
 }
 
 /// A wait for an earlier submission, whose words are written when the recording is submitted.
@@ -160,6 +166,9 @@ pub(crate) struct Recording {
     /// Points of downloads, to be set at submission.
     pub(crate) downloads: Vec<Arc<AtomicU64>>,
     arena: Option<Arena>,
+    /// What the commands so far have left for the next one, and in which chunk.
+    before: Before,
+    before_chunk: usize,
 }
 
 /// What a recording needs of its device while it grows.
@@ -223,30 +232,38 @@ impl Recording {
         has_variables: bool,
     ) -> Result<(), RecordError> {
         let mut sites = SITES;
+        // A launch goes on where its own memory is, other commands where the last launch is.
+        let chunk = beside.map_or(self.before_chunk, |b| b.chunk);
+        let before = match chunk == self.before_chunk {
+            true => self.before,
+            false => self.before.sealed(),
+        };
         loop {
-            let block = match beside {
-                None => None,
-                Some(b) => {
-                    let (need, have) = (b.len, 0);
-                    let too_small = RecordError::KernargsTooSmall { need, have };
-                    let chunk = self.chunks.get_mut(b.chunk).ok_or(too_small)?;
-                    let block = Block::new(&mut chunk.region, b.region()?, b.offset, b.len);
-                    Some(block.map_err(|_| too_small)?)
-                }
-            };
+            let mut after = before;
             let tail = self.words.get_mut(self.len..).unwrap_or_default();
+            let memory = Memory::new(&mut self.chunks, chunk, beside, &mut after)?;
             let result = if has_variables {
                 let place = Place {
                     base: self.len,
                     sites,
                 };
                 let found = (&mut self.filed, &mut self.derived);
-                encode_with_sites(backend, queue, command, block, tail, place, found)
+                encode_with_sites(backend, queue, command, memory, tail, place, found)
             } else {
                 backend
-                    .encode(queue, command, block, tail, PatchList::none())
+                    .encode_behind(
+                        queue,
+                        command,
+                        memory.beside,
+                        memory.descriptors,
+                        tail,
+                        PatchList::none(),
+                    )
                     .map(|(words, _)| words)
             };
+            if result.is_ok() {
+                (self.before, self.before_chunk) = (after, chunk);
+            }
             match result {
                 Ok(words) => {
                     self.len += words;
@@ -418,6 +435,7 @@ impl Recording {
         self.elsewhere.clear();
         self.keep.clear();
         self.recent = [0; 4];
+        (self.before, self.before_chunk) = (Before::Nothing, 0);
         self.downloads.clear();
         // Dropped chunks are buried with the last submission.
         if let Some(arena) = &mut self.arena {
@@ -429,6 +447,46 @@ impl Recording {
         } else {
             self.chunks.clear();
         }
+    }
+}
+
+/// The memory of a recording that a command may use.
+struct Memory<'a> {
+    /// Its argument block, or what else it has beside its words.
+    beside: Option<Block<'a, 'static>>,
+    descriptors: Descriptors<'a>,
+}
+
+impl<'a> Memory<'a> {
+    /// `chunk` is the one that all of it is in.
+    #[inline]
+    fn new(
+        chunks: &'a mut [Chunk],
+        chunk: usize,
+        beside: Option<Beside>,
+        before: &'a mut Before,
+    ) -> Result<Self, RecordError> {
+        let id = region_of(chunk)?;
+        let (block, memory, at) = match (chunks.get_mut(chunk), beside) {
+            (Some(c), Some(b)) => {
+                let block = Block::new(&mut c.region, id, b.offset, b.len);
+                let (need, have) = (b.len, 0);
+                let block = block.map_err(|_| RecordError::KernargsTooSmall { need, have })?;
+                (Some(block), c.descriptors.reborrow(), b.descriptor)
+            }
+            (Some(c), None) => (None, c.descriptors.reborrow(), 0),
+            // Nothing was launched yet.
+            (None, _) => (None, Region::from_words(&mut [], 0), 0),
+        };
+        Ok(Self {
+            beside: block,
+            descriptors: Descriptors {
+                memory,
+                id,
+                at,
+                before,
+            },
+        })
     }
 }
 
@@ -446,7 +504,7 @@ fn encode_with_sites(
     backend: &dyn Backend,
     queue: QueueId,
     command: &Command<'_>,
-    beside: Option<Block<'_, 'static>>,
+    memory: Memory<'_>,
     tail: &mut [u32],
     place: Place,
     (filed, all_derived): (&mut Vec<Filed>, &mut Vec<Derived>),
@@ -465,8 +523,13 @@ fn encode_with_sites(
         .checked_add(known)
         .ok_or(BuildError::TooMany)?;
     let list = PatchList::resume(sites, &mut derived, PatchRoom::default(), vars)?;
-    let (words, list) = backend.encode(queue, command, beside, tail, list)?;
     let base = u32::try_from(place.base * 4).map_err(|_| BuildError::TooMany)?;
+    let Memory {
+        beside,
+        descriptors,
+    } = memory;
+    // Nothing fails behind this: the last launch's descriptor may have changed.
+    let (words, list) = backend.encode_behind(queue, command, beside, descriptors, tail, list)?;
     for site in list.sites() {
         let (region, offset) = site.place();
         let Some(formula) = site.formula() else {

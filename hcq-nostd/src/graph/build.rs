@@ -68,8 +68,9 @@ pub struct Recorded<'g, 's> {
     list: PatchList<'s>,
 }
 
-/// Counts what the graph takes, command by command, and fills the queue and device records for [`record`]. Words and
-/// argument blocks are exact; commands that share what is beside the words, or a derived variable, take less together.
+/// Counts what the graph takes, command by command, and fills the queue and device records for [`record`]. Argument blocks
+/// are exact; commands that share what is beside the words or a derived variable, or that need no words of their own behind
+/// others, take less together.
 ///
 /// # Errors
 /// [`GraphError`]; a scratch that cannot hold a single command is [`RecordError::NoRoom`] or

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hcq_nostd::args::Arg;
 use hcq_nostd::graph::{Command, Encode, QueueAt, QueueMemory};
+use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{BuildError, Derived, PatchList, PatchRoom, RegionId, Site};
 use hcq_nostd::plan::Engine;
 use hcq_nostd::queue::{SignalAt, WriteWidth};
@@ -13,7 +14,7 @@ use hcq_nostd::value::{Affine, Value, Var};
 
 use super::plan::kind;
 use crate::arg::Grid;
-use crate::backend::{Backend, Command as Own, Exec, Prepared, QueueId};
+use crate::backend::{Backend, Before, Command as Own, Descriptors, Exec, Prepared, QueueId};
 use crate::inner::Inner;
 
 /// Alignment of what is beside a command.
@@ -24,6 +25,14 @@ const DERIVED: usize = 16;
 const WORDS: usize = 1024;
 /// Words that one command runs from device memory at most, nearly; what is longer is run by several.
 const PIECE: usize = 1 << 19;
+
+/// Bytes of a launch descriptor at most.
+const DESCRIPTOR: usize = 512;
+
+/// In place of memory that is lent elsewhere.
+fn no_memory() -> Region<'static> {
+    Region::from_words(&mut [], 0)
+}
 
 /// A kernel of a node.
 pub(super) struct Program {
@@ -80,6 +89,8 @@ pub(super) struct Queue<'m> {
     memory: QueueMemory<'m>,
     /// The last cut.
     last: Cell<usize>,
+    /// What the commands so far have left for the next one.
+    before: Before,
 }
 
 impl Queue<'_> {
@@ -112,6 +123,7 @@ impl Encode for Drivers<'_> {
             at,
             memory,
             last: Cell::new(0),
+            before: Before::Nothing,
         })
     }
 
@@ -182,7 +194,7 @@ impl Encode for Drivers<'_> {
                     grid: &grid,
                 });
                 let block = launch.kernargs.reborrow();
-                self.record(backend, &mut queue.memory, (id, queue.at), &exec, block)?;
+                self.exec(backend, queue, id, &exec, block)?;
                 self.cut(queue);
                 Ok(())
             }
@@ -203,11 +215,12 @@ impl Drivers<'_> {
         id: QueueId,
         command: &Own<'_>,
     ) -> Result<(), RecordError> {
-        let at = queue.at;
-        let memory = &mut queue.memory;
         match backend.beside(id.kind) {
-            0 => self.record_with(backend, memory, (id, at), command, None)?,
+            // What is beside the words are launch descriptors.
+            0 => self.with_descriptors(backend, queue, (id, 0), command, None)?,
             bytes => {
+                let at = queue.at;
+                let memory = &mut queue.memory;
                 let start = memory
                     .beside
                     .used
@@ -216,16 +229,22 @@ impl Drivers<'_> {
                 let need = start.checked_add(bytes).ok_or(BuildError::TooMany)?;
                 let have = memory.beside.region.len();
                 // The block borrows the region while the recorder is used: take it out for that time.
-                let empty = hcq_nostd::mem::Region::from_words(&mut [], 0);
-                let mut region = std::mem::replace(&mut memory.beside.region, empty);
+                let mut region = std::mem::replace(&mut memory.beside.region, no_memory());
                 let block = Block::new(&mut region, memory.beside.id, start, bytes)
                     .map_err(|_| RecordError::KernargsTooSmall { need, have });
                 let block = block.map(|block| match memory.beside.address {
                     hcq_nostd::value::Value::Var(of) => block.based_on(of.var),
                     hcq_nostd::value::Value::Imm(_) => block,
                 });
+                let mut before = Before::Nothing;
+                let descriptors = Descriptors {
+                    memory: no_memory(),
+                    id: memory.beside.id,
+                    at: 0,
+                    before: &mut before,
+                };
                 let done = block.and_then(|block| {
-                    self.record_with(backend, memory, (id, at), command, Some(block))
+                    self.record_with(backend, memory, (id, at), command, Some(block), descriptors)
                 });
                 memory.beside.region = region;
                 done?;
@@ -236,15 +255,77 @@ impl Drivers<'_> {
         Ok(())
     }
 
-    fn record(
+    /// A launch: its descriptor, if it has one, goes beside the words.
+    fn exec(
         &self,
         backend: &dyn Backend,
-        memory: &mut QueueMemory<'_>,
-        of: (QueueId, QueueAt),
+        queue: &mut Queue<'_>,
+        id: QueueId,
         command: &Own<'_>,
         block: Block<'_, '_>,
     ) -> Result<(), RecordError> {
-        self.record_with(backend, memory, of, command, Some(block))
+        let beside = &queue.memory.beside;
+        let (at, end) = match backend.descriptor() {
+            0 => (0, beside.used),
+            bytes => {
+                let at = beside.used.checked_next_multiple_of(Descriptors::ALIGN);
+                let at = at.ok_or(BuildError::TooMany)?;
+                let end = at
+                    .checked_add(bytes)
+                    .and_then(|end| end.checked_next_multiple_of(Descriptors::ALIGN));
+                (at, end.ok_or(BuildError::TooMany)?)
+            }
+        };
+        let have = beside.region.len();
+        if end > have {
+            return Err(RecordError::KernargsTooSmall { need: end, have });
+        }
+        self.with_descriptors(backend, queue, (id, at), command, Some(block))?;
+        queue.memory.beside.used = end;
+        Ok(())
+    }
+
+    /// A command that may go into the last launch's descriptor; its own, if it is a launch, is at this offset.
+    fn with_descriptors(
+        &self,
+        backend: &dyn Backend,
+        queue: &mut Queue<'_>,
+        (id, at): (QueueId, usize),
+        command: &Own<'_>,
+        block: Option<Block<'_, '_>>,
+    ) -> Result<(), RecordError> {
+        let of = (id, queue.at);
+        let memory = &mut queue.memory;
+        let mut region = std::mem::replace(&mut memory.beside.region, no_memory());
+        // What a command that fails later has changed is put back.
+        let last = queue.before.descriptor();
+        let mut kept = [0; DESCRIPTOR];
+        let bytes = backend.descriptor();
+        if let (Some(last), Some(kept)) = (last, kept.get_mut(..bytes)) {
+            let lost = |_| RecordError::KernargsTooSmall {
+                need: last,
+                have: 0,
+            };
+            region.read(last, kept).map_err(lost)?;
+        }
+        let mut before = queue.before;
+        let descriptors = Descriptors {
+            memory: region.reborrow(),
+            id: memory.beside.id,
+            at,
+            before: &mut before,
+        };
+        let done = self.record_with(backend, memory, of, command, block, descriptors);
+        match (&done, last) {
+            (Ok(()), _) => queue.before = before,
+            (Err(_), Some(last)) => {
+                // It was read from there.
+                let _ = region.write(last, kept.get(..bytes).unwrap_or_default());
+            }
+            (Err(_), None) => {}
+        }
+        memory.beside.region = region;
+        done
     }
 
     /// Encodes into scratch memory, and moves words and sites to where they belong.
@@ -255,7 +336,15 @@ impl Drivers<'_> {
         (id, at): (QueueId, QueueAt),
         command: &Own<'_>,
         mut block: Option<Block<'_, '_>>,
+        descriptors: Descriptors<'_>,
     ) -> Result<(), RecordError> {
+        let Descriptors {
+            memory: mut of_launches,
+            id: launches,
+            at: own,
+            before,
+        } = descriptors;
+        let first = *before;
         let mut scratch = self.scratch.borrow_mut();
         let Scratch { words, sites } = &mut *scratch;
         let vars = memory.list().vars();
@@ -263,7 +352,14 @@ impl Drivers<'_> {
         let (count, made) = loop {
             let list = PatchList::resume(sites, &mut derived, PatchRoom::default(), vars)?;
             let block = block.as_mut().map(Block::reborrow);
-            let need = match backend.encode(id, command, block, words, list) {
+            *before = first;
+            let descriptors = Descriptors {
+                memory: of_launches.reborrow(),
+                id: launches,
+                at: own,
+                before: &mut *before,
+            };
+            let need = match backend.encode_behind(id, command, block, descriptors, words, list) {
                 Ok((count, list)) => break (count, list.used()),
                 Err(RecordError::NoRoom(need)) => need,
                 Err(e) => return Err(e),

@@ -1,14 +1,14 @@
 //! From the shell's commands to the words of each kind of channel.
 //!
-//! A command is encoded without a look at those before it. So a launch waits for the engine to be idle instead of hanging
-//! on the launch before it, and its descriptor, which lies behind its argument block, is never changed later.
+//! A launch's descriptor lies beside its argument block. The first launch of a recording waits for the engine to be idle and
+//! is sent by words; one that follows another directly hangs on it, by the descriptor of the one before, and takes none.
+//! Signals and timestamps behind a launch are releases of its descriptor as long as it has some. All of that happens before
+//! the recording is submitted: no descriptor is changed once the channel may read it.
 
-use hcq_nostd::args::Arg;
 use hcq_nostd::mem::Region;
-use hcq_nostd::patch::{BuildError, Derived, PatchList, PatchRoom, RegionId, Site};
-use hcq_nostd::queue::{ComputeQueue, CopyQueue, Launch, Queue};
-use hcq_nostd::record::{Block, Operand, RecordError, Recorder, Room};
-use hcq_nostd::value::{Affine, Value};
+use hcq_nostd::patch::{PatchList, RegionId};
+use hcq_nostd::queue::{ComputeQueue, CopyQueue, Launch, Queue, SignalAt};
+use hcq_nostd::record::{Block, Operand, RecordError, Recorder};
 use hcq_nv::compute::{NvCompute, Qmds, State};
 use hcq_nv::copy::NvCopy;
 use hcq_nv::device::Device;
@@ -18,21 +18,10 @@ use hcq_nv::local_memory::LocalMemory;
 use hcq_nv::setup::Setup;
 
 use super::program::{FOREIGN, own};
-use crate::backend::{Command, Exec, QueueKind};
+use crate::backend::{Before, Command, Descriptors, QueueKind};
 
-/// Alignment of launch descriptors.
-pub(super) const QMD_ALIGN: usize = 256;
-/// 64-bit words of the largest launch descriptor.
-const QMD_LONGS: usize = 48;
 /// Words of a few commands.
 const FEW: usize = 64;
-/// Sites of one launch but for its arguments.
-const SITES: usize = 64;
-/// Derived variables of one launch: there are three sizes of a group, and their products.
-const DERIVED: usize = 8;
-/// The number of the descriptor's own memory while it is made.
-const QMD_REGION: RegionId = RegionId(u16::MAX);
-
 type Encoded<'w> = Result<(usize, PatchList<'w>), RecordError>;
 
 /// Commands that all queues have.
@@ -65,32 +54,78 @@ fn by_reference<'w>(words: usize, list: PatchList<'w>) -> Encoded<'w> {
 
 /// No memory for descriptors: commands that make none.
 fn no_qmds() -> Qmds<'static> {
-    Qmds::new(Region::from_words(&mut [], 0), QMD_REGION)
+    Qmds::new(Region::from_words(&mut [], 0), RegionId(u16::MAX))
 }
 
-/// A command of a compute queue.
+/// A command of a compute queue on its own: not a launch, which has a descriptor.
 pub(super) fn compute<'w>(
     device: &Device,
     command: &Command<'_>,
-    kernargs: Option<Block<'_, '_>>,
     words: &'w mut [u32],
     list: PatchList<'w>,
 ) -> Encoded<'w> {
-    match *command {
-        Command::Exec(ref e) => exec(device, e, kernargs.ok_or(NO_BLOCK)?, words, list),
-        Command::Launch { words, .. } => by_reference(words, list),
-        ref command => {
-            let recorder = Recorder::new(words, list);
-            let mut queue = NvCompute::over(device, recorder, no_qmds(), State::default());
-            match command {
-                Command::Barrier => {
-                    queue.wait_for_idle()?.memory_barrier()?;
-                }
-                other => common(&mut queue, other)?,
-            }
-            Ok(queue.finish().0.finish())
-        }
+    let mut before = Before::Nothing;
+    let descriptors = Descriptors {
+        memory: Region::from_words(&mut [], 0),
+        id: RegionId(u16::MAX),
+        at: 0,
+        before: &mut before,
+    };
+    compute_behind(device, command, None, descriptors, words, list)
+}
+
+/// A command of a compute queue behind others of its recording.
+pub(super) fn compute_behind<'w>(
+    device: &Device,
+    command: &Command<'_>,
+    kernargs: Option<Block<'_, '_>>,
+    descriptors: Descriptors<'_>,
+    words: &'w mut [u32],
+    list: PatchList<'w>,
+) -> Encoded<'w> {
+    if let Command::Launch { words, .. } = *command {
+        return by_reference(words, list);
     }
+    let Descriptors {
+        memory,
+        id,
+        at,
+        before,
+    } = descriptors;
+    let state = match *before {
+        Before::Nv(state) => state,
+        // Launches of recordings before this one may be running.
+        Before::Nothing => State::running(),
+    };
+    let (recorder, qmds) = (Recorder::new(words, list), Qmds::new(memory, id));
+    let mut queue = NvCompute::over(device, recorder, qmds, state.at(at));
+    match *command {
+        Command::Barrier => {
+            queue.memory_barrier()?;
+        }
+        Command::Exec(ref e) => {
+            queue.exec(Launch {
+                program: own(e.program)?.prepared(),
+                args: e.args,
+                kernargs: kernargs.ok_or(NO_BLOCK)?,
+                groups: e.grid.groups,
+                local: e.grid.local,
+                local_memory: e.grid.local_memory,
+            })?;
+        }
+        // A release of a descriptor stays one. Nobody is woken by its trap: hosts that wait for this GPU nap.
+        Command::Signal(signal, value) if state.active().is_some() => {
+            let signal = SignalAt {
+                notify: false,
+                ..signal
+            };
+            queue.signal(signal, value)?;
+        }
+        ref other => common(&mut queue, other)?,
+    }
+    let (recorder, state) = queue.finish();
+    *before = Before::Nv(state);
+    Ok(recorder.finish())
 }
 
 /// A command of a copy queue.
@@ -118,105 +153,6 @@ pub(super) fn copy<'w>(
 }
 
 const NO_BLOCK: RecordError = RecordError::KernargsTooSmall { need: 1, have: 0 };
-
-/// A launch: its argument block first, its descriptor behind that.
-fn exec<'w>(
-    device: &Device,
-    e: &Exec<'_>,
-    mut block: Block<'_, '_>,
-    words: &'w mut [u32],
-    mut list: PatchList<'w>,
-) -> Encoded<'w> {
-    let program = own(e.program)?;
-    let (at, bytes) = program.descriptor();
-    let address = block.device_address(at).ok_or(NO_BLOCK)?;
-    let mut memory = [0u64; QMD_LONGS];
-    let needs_sites = has_variables(e);
-    // Arguments may all be variables.
-    let mut sites = match needs_sites {
-        false => Vec::new(),
-        true => vec![Site::EMPTY; SITES + e.args.len()],
-    };
-    let mut derived = [Derived::EMPTY; DERIVED];
-    let first_derived = list.vars();
-    let (len, made) = {
-        let own = match needs_sites {
-            true => PatchList::resume(
-                &mut sites,
-                &mut derived,
-                PatchRoom::default(),
-                first_derived,
-            )?,
-            false => PatchList::none(),
-        };
-        let qmds = Qmds::new(Region::from_words(&mut memory, address), QMD_REGION);
-        // The words are this call's own: the list lives shorter than they do.
-        let recorder = Recorder::new(&mut *words, own);
-        let mut queue = NvCompute::over(device, recorder, qmds, State::default());
-        queue.wait_for_idle()?.exec(Launch {
-            program: program.prepared(),
-            args: e.args,
-            kernargs: block.reborrow(),
-            groups: e.grid.groups,
-            local: e.grid.local,
-            local_memory: e.grid.local_memory,
-        })?;
-        let (len, own) = queue.finish().0.finish();
-        (len, own.used())
-    };
-    let descriptor = zerocopy::IntoBytes::as_bytes(&memory);
-    block.write(at, descriptor.get(..bytes).unwrap_or_default())?;
-    if !needs_sites {
-        return Ok((len, list));
-    }
-    let mut moved = [hcq_nostd::value::Var::new(0); DERIVED];
-    for (n, one) in derived.iter().take(made.derived).enumerate() {
-        let (before, rest) = moved.split_at_mut(n);
-        if let Some(to) = rest.first_mut() {
-            *to = list.derive(one.renumbered(first_derived, before))?;
-        }
-    }
-    for site in sites.iter().take(made.sites) {
-        let Some(mut formula) = site.formula() else {
-            continue;
-        };
-        if let Some(n) = formula.of.var.index().checked_sub(first_derived) {
-            let var = moved
-                .get(n as usize)
-                .filter(|_| (n as usize) < made.derived);
-            let var = *var.ok_or(BuildError::TooMany)?;
-            formula.of = Affine { var, ..formula.of };
-        }
-        let (region, offset) = site.place();
-        if region == QMD_REGION {
-            // Counted from the descriptor's start.
-            let at = at.saturating_add(offset as usize);
-            block.value(&mut list, at, formula.of.into(), &formula, Operand::Program)?;
-        } else {
-            list.site(region, offset, &formula);
-        }
-    }
-    let used = list.used();
-    if used.sites > list.sites().len() {
-        return Err(RecordError::NoRoom(Room {
-            words: len,
-            sites: used.sites,
-            derived: used.derived,
-            beside: 0,
-        }));
-    }
-    Ok((len, list))
-}
-
-/// Whether something of a launch is known at launch only.
-fn has_variables(e: &Exec<'_>) -> bool {
-    let is_var = |value: &Value| value.imm().is_none();
-    e.grid.groups.iter().chain(&e.grid.local).any(is_var)
-        || e.args.iter().any(|arg| match arg {
-            Arg::Buffer(value) | Arg::Scalar { value, .. } => is_var(value),
-            _ => false,
-        })
-}
 
 /// Words that `record` appends.
 fn words_of(

@@ -52,7 +52,8 @@ use self::program::own;
 use self::rings::Rings;
 use self::table::Table;
 use crate::backend::{
-    AllocateCode, Backend, Code, Command, Memory, Port, Prepared, Purpose, QueueId, QueueKind,
+    AllocateCode, Backend, Code, Command, Descriptors, Memory, Port, Prepared, Purpose, QueueId,
+    QueueKind,
 };
 use crate::clock::Told;
 use crate::heap::lock;
@@ -243,17 +244,39 @@ impl Backend for Nv {
         Ok(own(program)?.kernargs())
     }
 
+    fn descriptor(&self) -> usize {
+        self.device.chip().qmd.bytes()
+    }
+
     fn encode<'w>(
         &self,
         queue: QueueId,
         command: &Command<'_>,
-        beside: Option<Block<'_, '_>>,
+        _: Option<Block<'_, '_>>,
         words: &'w mut [u32],
         list: PatchList<'w>,
     ) -> Result<(usize, PatchList<'w>), RecordError> {
         match queue.kind {
-            QueueKind::Compute => encode::compute(&self.device, command, beside, words, list),
+            QueueKind::Compute => encode::compute(&self.device, command, words, list),
             QueueKind::Copy => encode::copy(&self.device, command, words, list),
+        }
+    }
+
+    fn encode_behind<'w>(
+        &self,
+        queue: QueueId,
+        command: &Command<'_>,
+        beside: Option<Block<'_, '_>>,
+        descriptors: Descriptors<'_>,
+        words: &'w mut [u32],
+        list: PatchList<'w>,
+    ) -> Result<(usize, PatchList<'w>), RecordError> {
+        let device = &self.device;
+        match queue.kind {
+            QueueKind::Compute => {
+                encode::compute_behind(device, command, beside, descriptors, words, list)
+            }
+            QueueKind::Copy => encode::copy(device, command, words, list),
         }
     }
 

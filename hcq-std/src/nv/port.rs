@@ -278,7 +278,7 @@ impl NvPort {
         let mut words = [0; 64];
         let list = hcq_nostd::patch::PatchList::none();
         let encoded = match queue.kind {
-            QueueKind::Compute => encode::compute(&self.device, &store, None, &mut words, list),
+            QueueKind::Compute => encode::compute(&self.device, &store, &mut words, list),
             QueueKind::Copy => encode::copy(&self.device, &store, &mut words, list),
         };
         let (len, _) = encoded.map_err(Error::record("write32"))?;

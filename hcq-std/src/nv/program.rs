@@ -14,7 +14,6 @@ use hcq_nv::cubin::{Cubin, CubinKernel, LoadError};
 use hcq_nv::device::Device;
 use hcq_nv::local_memory::{LocalMemory, Need, Topology};
 
-use super::encode::QMD_ALIGN;
 use crate::Error;
 use crate::backend::{AllocateCode, Code, Found, Prepared};
 use crate::heap::Allocation;
@@ -159,8 +158,6 @@ pub(super) struct NvProgram {
     slots: Box<[ArgSlot]>,
     /// Bytes of local memory of a thread.
     thread_bytes: u32,
-    /// Bytes of its launch descriptor.
-    descriptor: usize,
     /// What the program borrows; dropped after it.
     _lent: Lent<ArgSlot>,
 }
@@ -195,7 +192,6 @@ impl NvProgram {
             program,
             slots,
             thread_bytes,
-            descriptor: chip.qmd.bytes(),
             _lent: lent,
         })
     }
@@ -209,16 +205,9 @@ impl NvProgram {
         self.thread_bytes
     }
 
-    /// Where its launch descriptor is, from the argument block's start, and its bytes.
-    pub(super) fn descriptor(&self) -> (usize, usize) {
-        let at = self.program.kernargs_size().next_multiple_of(QMD_ALIGN);
-        (at, self.descriptor)
-    }
-
-    /// Bytes and alignment of argument block and launch descriptor together.
+    /// Bytes and alignment of its argument block.
     pub(super) fn kernargs(&self) -> (usize, usize) {
-        let (at, bytes) = self.descriptor();
-        (at + bytes, self.program.kernargs_align().max(QMD_ALIGN))
+        (self.program.kernargs_size(), self.program.kernargs_align())
     }
 
     /// Its arguments in words. A cubin says their sizes: what has 8 bytes may be an address or a number.

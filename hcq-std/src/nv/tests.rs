@@ -3,6 +3,7 @@ use super::*;
 use crate::seam::Errno;
 use hcq_uapi::nv as uapi;
 
+mod chains;
 mod memory;
 mod opening;
 mod queues;

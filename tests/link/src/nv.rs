@@ -143,6 +143,7 @@ fn compute_queues() {
     keep!(
         Qmds::new,
         Qmds::every,
+        State::running,
         State::next,
         State::at,
         State::active,

@@ -75,6 +75,33 @@ pub struct State {
 }
 
 impl State {
+    /// Behind words that this recording knows nothing of: launches of theirs may be running, whose descriptors are out of
+    /// reach. The first launch waits for the engine to be idle.
+    ///
+    /// ```
+    /// use hcq_nostd::mem::Region;
+    /// use hcq_nostd::patch::{PatchList, RegionId};
+    /// use hcq_nostd::queue::ComputeQueue;
+    /// use hcq_nostd::record::Recorder;
+    /// use hcq_nv::chips::Chip;
+    /// use hcq_nv::compute::{NvCompute, Qmds, State};
+    /// use hcq_nv::device::Device;
+    ///
+    /// let device = Device::new(Chip::named("ga10x").ok_or("no such chip")?);
+    /// let mut words = [0; 4];
+    /// let recorder = Recorder::new(&mut words, PatchList::none());
+    /// let qmds = Qmds::new(Region::from_words(&mut [], 0), RegionId(1));
+    /// let mut queue = NvCompute::over(&device, recorder, qmds, State::running());
+    /// assert_eq!(queue.memory_barrier()?.words().len(), 4);   // WFI, then the caches
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn running() -> Self {
+        Self {
+            next: 0,
+            engine: Engine::Busy,
+        }
+    }
+
     /// Byte offset where the next launch's descriptor goes.
     pub const fn next(&self) -> usize {
         self.next
@@ -373,20 +400,16 @@ fn fold(
     (address, value): (Value, Value),
     flags: u32,
 ) -> Result<(), RecordError> {
-    let any = Var::new(0);
     let (_, align_log2) = host::SIGNAL;
-    let fit = Fit::aligned(place.address.bits(), align_log2);
-    let lower = Formula::low(any, fit);
-    let at = place.address.lower.at();
-    block.value(list, at, address, &lower, Operand::Signal)?;
     // Up to 3.0 the upper word holds the flags, too.
     let shared = place.enable.word() == place.address.upper.word();
-    let upper = Formula {
-        base: if shared { flags.into() } else { 0 },
-        ..Formula::high(any, fit)
+    let whole = Formula {
+        base: if shared { u64::from(flags) << 32 } else { 0 },
+        fit: Fit::aligned(place.address.bits(), align_log2),
+        ..Formula::whole(Var::new(0))
     };
-    let at = place.address.upper.at();
-    block.value(list, at, address, &upper, Operand::Signal)?;
+    let at = place.address.lower.at();
+    block.value(list, at, address, &whole, Operand::Signal)?;
     let at = place.payload_lower.at();
     block.whole(list, at, value, Store::W64, Operand::Data)?;
     if !shared {

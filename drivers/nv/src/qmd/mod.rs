@@ -174,6 +174,11 @@ impl Address {
     const fn is_sound(self) -> bool {
         self.lower.is_sound() && self.upper.is_sound() && self.lower.width == 32
     }
+
+    /// Whether the two are a field of 64 bits, at the lower one's word.
+    const fn is_one(self) -> bool {
+        self.lower.low.is_multiple_of(32) && self.lower.low + 32 == self.upper.low
+    }
 }
 
 /// A release: a semaphore written when the grid is complete.
@@ -189,13 +194,14 @@ pub(crate) struct Release {
 
 impl Release {
     const fn is_sound(&self) -> bool {
-        // The flags share a word, and the payload is 64 bits in one piece.
+        // The flags share a word, and address and payload are 64 bits in one piece each.
         self.enable.is_sound()
             && self.trap.is_sound()
             && self.payload64.is_sound()
             && self.address.is_sound()
             && self.enable.word() == self.trap.word()
             && self.enable.word() == self.payload64.word()
+            && self.address.is_one()
             && self.payload_lower.low.is_multiple_of(32)
             && self.payload_lower.low + 32 == self.payload_upper.low
     }
