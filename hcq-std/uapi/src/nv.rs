@@ -33,6 +33,7 @@ use crate::layout::{Constant, Struct};
 mod bits;
 mod control;
 mod escape;
+mod event;
 mod object;
 mod status;
 mod uvm;
@@ -41,6 +42,7 @@ mod version;
 pub use bits::{Bits, NamedBits};
 pub use control::*;
 pub use escape::*;
+pub use event::*;
 pub use object::*;
 pub use status::*;
 pub use uvm::*;
@@ -52,6 +54,7 @@ pub fn structs() -> impl Iterator<Item = &'static Struct> {
     [
         control::STRUCTS,
         escape::STRUCTS,
+        event::STRUCTS,
         object::STRUCTS,
         uvm::STRUCTS,
     ]
@@ -64,6 +67,7 @@ pub fn constants() -> impl Iterator<Item = &'static Constant> {
     [
         control::CONSTANTS,
         escape::CONSTANTS,
+        event::CONSTANTS,
         object::CONSTANTS,
         object::FLAGS,
         status::CONSTANTS,
@@ -75,7 +79,7 @@ pub fn constants() -> impl Iterator<Item = &'static Constant> {
 
 /// All fields of flag words of this module.
 pub fn bits() -> impl Iterator<Item = &'static NamedBits> {
-    [escape::BITS, object::BITS, control::BITS]
+    [escape::BITS, event::BITS, object::BITS, control::BITS]
         .into_iter()
         .flatten()
 }

@@ -31,9 +31,11 @@ constants! {
     NVA06F_CTRL_CMD_BIND: u32 = 0xa06f_0104;
     /// Asks a channel for what its doorbell takes.
     NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN: u32 = 0xc36f_0108;
+    /// Asks a channel for the fault of the MMU that stopped it, once: the answer is forgotten with that.
+    NV906F_CTRL_CMD_GET_MMU_FAULT_INFO: u32 = 0x906f_0106;
     /// Asks a debugger for the errors of all SMs.
     NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES: u32 = 0x83de_030c;
-    /// Asks a debugger for faults of the MMU.
+    /// Asks a debugger for faults of the MMU. It knows those of programs only, not of copies and of semaphores.
     NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO: u32 = 0x83de_0328;
     /// Answer of [`NV2080_CTRL_GPU_QUERY_COMPUTE_MODE_RULES_PARAMS`]: anybody.
     NV2080_CTRL_GPU_COMPUTE_MODE_RULES_NONE: u32 = 0;
@@ -233,6 +235,22 @@ structs! {
         workSubmitToken: u32,
     }
 
+    /// Of [`NV906F_CTRL_CMD_GET_MMU_FAULT_INFO`].
+    NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS {
+        /// From the kernel: the address, high half.
+        addrHi: u32,
+        /// From the kernel: its low half.
+        addrLo: u32,
+        /// From the kernel: why, as in [`NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_ENTRY`].
+        faultType: u32,
+        /// From the kernel: that in words, ends with a zero.
+        faultString: [u8; 32],
+        /// Padding.
+        pad: u32,
+        /// From the kernel: the programs that ran, of graphics and, the last, of compute.
+        shaderProgramVA: [u64; 7],
+    }
+
     /// Errors of an SM.
     NV83DE_SM_ERROR_STATE_REGISTERS {
         /// Errors of the SM.
@@ -321,6 +339,7 @@ params! {
     NV2080_CTRL_FB_GET_INFO_PARAMS,
     NVA06F_CTRL_BIND_PARAMS,
     NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS,
+    NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS,
     NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS,
     NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS,
 }

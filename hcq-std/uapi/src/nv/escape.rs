@@ -16,6 +16,8 @@ constants! {
     NV_ESC_RM_CONTROL: u8 = 0x2a;
     /// Makes an object: [`NVOS21_PARAMETERS`] or [`NVOS64_PARAMETERS`].
     NV_ESC_RM_ALLOC: u8 = 0x2b;
+    /// Takes an event with its data off a file: [`NVOS41_PARAMETERS`], on the file that is readable.
+    NV_ESC_RM_GET_EVENT_DATA: u8 = 0x52;
     /// Prepares a mapping for the host: [`nv_ioctl_nvos33_parameters_with_fd`].
     NV_ESC_RM_MAP_MEMORY: u8 = 0x4e;
     /// Ends it: [`NVOS34_PARAMETERS`].
@@ -28,8 +30,10 @@ constants! {
     NV_ESC_CARD_INFO: u8 = 0xc8;
     /// Ties a GPU's file to a client's: [`nv_ioctl_register_fd`], on `/dev/nvidiaN`.
     NV_ESC_REGISTER_FD: u8 = 0xc9;
-    /// Makes a file readable on events: [`nv_ioctl_alloc_os_event`].
+    /// Makes a file readable on events: [`nv_ioctl_alloc_os_event`], on that file, whichever of the driver's it is.
     NV_ESC_ALLOC_OS_EVENT: u8 = 0xce;
+    /// Ends that: [`nv_ioctl_free_os_event`]. Closing the file does, too.
+    NV_ESC_FREE_OS_EVENT: u8 = 0xcf;
     /// Asks for the driver's version: [`nv_ioctl_rm_api_version`].
     NV_ESC_CHECK_VERSION_STR: u8 = 0xd2;
     /// Of [`nv_ioctl_rm_api_version`]: refuse another version than this.
@@ -432,12 +436,35 @@ structs! {
     nv_ioctl_alloc_os_event {
         /// The client.
         hClient: u32,
-        /// The device.
+        /// The device; nobody looks at it.
         hDevice: u32,
-        /// The file that becomes readable: the one that the request is made on.
+        /// What events of the client name the file by, in [`NV0005_ALLOC_PARAMETERS`](super::NV0005_ALLOC_PARAMETERS): its
+        /// number, or any other that no file of the client has.
         fd: u32,
         /// From the kernel: a status.
         Status: u32,
+    }
+
+    /// Argument of [`NV_ESC_FREE_OS_EVENT`].
+    nv_ioctl_free_os_event {
+        /// The client.
+        hClient: u32,
+        /// The device; nobody looks at it.
+        hDevice: u32,
+        /// What events of the client name the file by.
+        fd: u32,
+        /// From the kernel: a status.
+        Status: u32,
+    }
+
+    /// Argument of [`NV_ESC_RM_GET_EVENT_DATA`].
+    NVOS41_PARAMETERS {
+        /// Address of an [`NvUnixEvent`](super::NvUnixEvent).
+        pEvent: u64,
+        /// From the kernel: whether there are more.
+        MoreEvents: u32,
+        /// From the kernel: a status.
+        status: u32,
     }
 
     /// Argument of [`NV_ESC_CHECK_VERSION_STR`].
@@ -479,6 +506,7 @@ arguments! {
     NVOS64_PARAMETERS = NV_ESC_RM_ALLOC, status;
     nv_ioctl_nvos33_parameters_with_fd = NV_ESC_RM_MAP_MEMORY, params.status;
     NVOS34_PARAMETERS = NV_ESC_RM_UNMAP_MEMORY, status;
+    NVOS41_PARAMETERS = NV_ESC_RM_GET_EVENT_DATA, status;
     NVOS46_PARAMETERS = NV_ESC_RM_MAP_MEMORY_DMA, status;
     NVOS46_PARAMETERS_575 = NV_ESC_RM_MAP_MEMORY_DMA, status;
     NVOS47_PARAMETERS = NV_ESC_RM_UNMAP_MEMORY_DMA, status;
@@ -487,5 +515,6 @@ arguments! {
     nv_ioctl_card_info_list = NV_ESC_CARD_INFO;
     nv_ioctl_register_fd = NV_ESC_REGISTER_FD;
     nv_ioctl_alloc_os_event = NV_ESC_ALLOC_OS_EVENT, Status;
+    nv_ioctl_free_os_event = NV_ESC_FREE_OS_EVENT, Status;
     nv_ioctl_rm_api_version = NV_ESC_CHECK_VERSION_STR;
 }

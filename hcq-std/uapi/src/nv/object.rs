@@ -41,10 +41,6 @@ constants! {
     NV01_DEVICE_0: u32 = 0x80;
     /// The GPU itself below that: [`NV2080_ALLOC_PARAMETERS`].
     NV20_SUBDEVICE_0: u32 = 0x2080;
-    /// An event: [`NV0005_ALLOC_PARAMETERS`].
-    NV01_EVENT: u32 = 0x5;
-    /// An event that makes a file readable: [`NV0005_ALLOC_PARAMETERS`].
-    NV01_EVENT_OS_EVENT: u32 = 0x79;
     /// Addresses of an address space: [`NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS`].
     NV01_MEMORY_VIRTUAL: u32 = 0x70;
     /// System memory: [`NV_MEMORY_ALLOCATION_PARAMS`].
@@ -233,20 +229,6 @@ structs! {
     NV2080_ALLOC_PARAMETERS {
         /// Which of the device's GPUs: 0.
         subDeviceId: u32,
-    }
-
-    /// Makes an event.
-    NV0005_ALLOC_PARAMETERS {
-        /// The client.
-        hParentClient: u32,
-        /// The object that it comes from.
-        hSrcResource: u32,
-        /// [`NV01_EVENT_OS_EVENT`].
-        hClass: u32,
-        /// Which of its events.
-        notifyIndex: u32,
-        /// The number of the file, as a pointer.
-        data: u64,
     }
 
     /// Makes an address space.
@@ -485,7 +467,6 @@ macro_rules! params {
 params! {
     NV0080_ALLOC_PARAMETERS,
     NV2080_ALLOC_PARAMETERS,
-    NV0005_ALLOC_PARAMETERS,
     NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS,
     NV_CTXSHARE_ALLOCATION_PARAMETERS,
     NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS,
