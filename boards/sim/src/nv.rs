@@ -24,8 +24,9 @@
 //!   public checks these in the real driver.
 //! - A mapping that was prepared for reading is refused for writing (`EACCES`); the kernel maps it for reading.
 //! - The host's mappings of memory that is freed keep its bytes; in the kernel an access to a card's ends the process.
-//! - Debuggers are told of every fault of the MMU that stopped their group; the kernel notes those of the graphics engine's
-//!   clients in GPCs only (`kgrctxRecordMmuFault`): not of copies and semaphores.
+//! - `NV906F_CTRL_CMD_GET_MMU_FAULT_INFO` is answered by firmware that is not public; here it has what the kernel notes of the channel
+//!   itself (`kchannelFillMmuExceptionInfo`), once, and nothing for one that met with no fault.
+//! - Errors are told by subdevices (`NV2080_NOTIFIERS_RC_ERROR`), as they are where firmware handles them; channels do not tell.
 //! - What a channel's context needs is one piece of 2 MiB for each group on the graphics engine, however the GPU.
 //! - Not there: managed memory (`mmap` of `/dev/nvidia-uvm`), sparse mappings, semaphore pools, context DMA, sharing between
 //!   processes (`NV_ESC_RM_DUP_OBJECT`, `NV_ESC_RM_SHARE`), video engines, parts of GPUs, huge pages of more than 2 MiB.
@@ -94,8 +95,9 @@ pub(crate) struct Nv {
     closing: Vec<FileId>,
     clients: BTreeMap<u32, rm::Client>,
     next_client: u32,
-    /// Files that take events, by client and the number that the client has for it.
-    os_events: BTreeMap<(u32, u32), FileId>,
+    /// Files that take events.
+    os_events: BTreeMap<u64, rm::OsEvent>,
+    next_os_event: u64,
     spaces: BTreeMap<SpaceId, Space>,
     next_space: SpaceId,
     groups: BTreeMap<GroupId, Group>,
@@ -142,6 +144,7 @@ impl Nv {
             clients: BTreeMap::new(),
             next_client: 0,
             os_events: BTreeMap::new(),
+            next_os_event: 0,
             spaces: BTreeMap::new(),
             next_space: 0,
             groups: BTreeMap::new(),

@@ -85,11 +85,21 @@ pub struct ChannelMemory {
     pub userd: Userd,
 }
 
+/// What an engine raises.
+pub mod interrupt {
+    /// An interrupt that nobody waits for, of the channel or of the engine that it is on. So is every number that is not here.
+    pub const CHANNEL: u32 = 0;
+    /// The same, of the copy engine.
+    pub const COPY: u32 = 1;
+    /// The access that the engine stops with is a program's, not the engine's own: the MMU's client is in a GPC.
+    pub const PROGRAM: u32 = 2;
+}
+
 /// An engine that the kernel needs for a new channel.
 ///
 /// [`Host::doorbell`](crate::engine::Host::doorbell) is, for these engines, `GPPut` as it was when the channel's token was last
 /// rung, 0 before; [`Host::clock`](crate::engine::Host::clock) is the GPU's timer in nanoseconds;
-/// [`Host::interrupt`](crate::engine::Host::interrupt) is a non-stalling interrupt, whatever its context.
+/// [`Host::interrupt`](crate::engine::Host::interrupt) takes one of [`interrupt`].
 #[derive(Clone, Debug)]
 pub struct ChannelRequest {
     /// The GPU.

@@ -20,6 +20,7 @@
 //! Queues of QMDs, clusters of groups, inline data and inline QMDs, macros, textures and performance counters are refused. Nothing
 //! of a QMD is kept between launches. A membar that is missing does no harm here.
 
+use super::channel::interrupt;
 use super::chip::Chip;
 use super::host::{Taken, time};
 use super::qmd::{self, Grid, Version};
@@ -316,7 +317,7 @@ impl Compute {
         }
         release.write(host.vm(), time(host))?;
         if awaken {
-            host.interrupt(0);
+            host.interrupt(interrupt::CHANNEL);
         }
         Ok(Taken::Done)
     }
@@ -338,7 +339,13 @@ impl Compute {
             groups(host, job, &mut self.shared)
         };
         match ended {
-            Err(cause) => Err(job.fault(version, cause)),
+            Err(cause) => {
+                // The QMD is read by the engine itself, all that comes after it by SMs.
+                if matches!(cause, Cause::Memory(_)) && !job.words.is_empty() {
+                    host.interrupt(interrupt::PROGRAM);
+                }
+                Err(job.fault(version, cause))
+            }
             Ok(false) => Ok(()),
             Ok(true) => {
                 let job = self.jobs.swap_remove(at);
@@ -514,4 +521,4 @@ fn groups(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

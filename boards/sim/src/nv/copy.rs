@@ -21,6 +21,7 @@
 
 use std::collections::VecDeque;
 
+use super::channel::interrupt;
 use super::chip::Chip;
 use super::host::{Taken, time};
 use crate::cache::host;
@@ -243,7 +244,7 @@ fn step(host: &mut dyn Host, job: &mut Job, first: bool) -> Result<bool, Cause> 
         semaphore.write(host.vm(), time(host))?;
     }
     if job.launch.interrupt {
-        host.interrupt(0);
+        host.interrupt(interrupt::COPY);
     }
     Ok(true)
 }

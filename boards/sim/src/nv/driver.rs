@@ -47,7 +47,7 @@ impl Driver for Nv {
             self.closing.retain(|&closed| closed != control);
             self.free_clients(control);
         }
-        self.os_events.retain(|_, &mut of| of != file);
+        self.free_os_events_of(file);
     }
 
     fn ioctl(&mut self, call: &mut Ioctl<'_>, request: u32, address: u64) -> Result<Answer, i32> {
@@ -63,15 +63,12 @@ impl Driver for Nv {
     }
 
     fn readable(&mut self, node: u32, file: FileId) -> Result<bool, i32> {
-        // `nvidia_poll`: whoever looks has seen the events that there were. `/dev/nvidia-uvm` has no `poll`.
+        // `/dev/nvidia-uvm` has no `poll`.
         if Node::of(node) == Node::Uvm {
             return Ok(true);
         }
         let open = self.files.get_mut(&file).ok_or(libc::EBADF)?;
-        Ok(open
-            .events
-            .as_mut()
-            .is_some_and(|count| std::mem::take(count) > 0))
+        Ok(open.pending.look())
     }
 
     fn tree(&self) -> Tree {

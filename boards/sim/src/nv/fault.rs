@@ -52,10 +52,20 @@ fn faulted(fault: &PageFault) -> Faulted {
     }
 }
 
+impl Faulted {
+    /// `kgmmuGetFaultTypeString`.
+    pub(super) const fn words(&self) -> &'static str {
+        match self.kind {
+            READ_ONLY => "FAULT_RO_VIOLATION",
+            _ => "FAULT_PTE",
+        }
+    }
+}
+
 impl Nv {
-    /// A channel's engine has stopped.
-    pub(super) fn fault(&mut self, id: ChannelId, fault: &Fault) {
-        let Some(channel) = self.channels.get(&id) else {
+    /// A channel's engine has stopped; `by_program`: it was an access of a program's.
+    pub(super) fn fault(&mut self, id: ChannelId, fault: &Fault, by_program: bool) {
+        let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
         let group = channel.group;
@@ -69,7 +79,11 @@ impl Nv {
         };
         let code = match &fault.cause {
             Cause::Memory(page) => {
-                state.fault = Some(faulted(page));
+                channel.fault = Some(faulted(page));
+                // `kgrctxRecordMmuFault`: of the graphics engine's clients in GPCs only.
+                if by_program {
+                    state.fault = channel.fault;
+                }
                 ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT
             }
             Cause::Packet(_) => ROBUST_CHANNEL_PBDMA_ERROR,
@@ -92,13 +106,13 @@ impl Nv {
         };
         (state.enabled, state.broken) = (false, true);
         let engine = engine_type(state);
-        let mut told = Vec::new();
+        let mut told = None;
         for (&id, channel) in &mut self.channels {
             if channel.group != group || channel.stopped {
                 continue;
             }
             channel.stopped = true;
-            told.push(id);
+            told = Some(channel.gpu);
             if let Some(notifier) = &channel.error {
                 let now = clock::raw_ns();
                 let half = |bits: u64| u32::try_from(bits & 0xFFFF_FFFF).unwrap_or(0);
@@ -113,8 +127,8 @@ impl Nv {
                 ));
             }
         }
-        for id in told {
-            self.notify(id);
+        if let Some(gpu) = told {
+            self.notify_error(gpu, code);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::rm::Pending;
 use super::uvm::Uvm;
 use crate::machine::{FileId, View};
 
@@ -89,8 +90,8 @@ pub(super) struct Open {
     pub(super) control: Option<FileId>,
     pub(super) prepared: Option<Prepared>,
     pub(super) uvm: UvmFile,
-    /// Events that happened and that nobody has looked at; `None`: it takes none.
-    pub(super) events: Option<u32>,
+    /// Events that nobody has looked at.
+    pub(super) pending: Pending,
 }
 
 impl Open {
@@ -100,7 +101,7 @@ impl Open {
             control: None,
             prepared: None,
             uvm: UvmFile::Fresh,
-            events: None,
+            pending: Pending::default(),
         }
     }
 }

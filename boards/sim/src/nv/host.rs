@@ -23,7 +23,7 @@
 //! A channel has no privileges: TLB invalidations are refused. Masks of subdevices, CRCs of entries and segments, `SET_REFERENCE`
 //! and the semaphore methods before Volta are not simulated. A wait for a semaphore never times out.
 
-use super::channel::{ChannelEngine, ChannelMemory, ChannelRequest, Objects};
+use super::channel::{ChannelEngine, ChannelMemory, ChannelRequest, Objects, interrupt};
 use super::compute::Compute;
 use super::copy::Copy;
 use crate::cache::host;
@@ -329,7 +329,7 @@ impl Channel {
             Action::Done => Ok(Taken::Set),
             Action::Yield => Ok(Taken::Done),
             Action::Interrupt => {
-                host.interrupt(0);
+                host.interrupt(interrupt::CHANNEL);
                 Ok(Taken::Done)
             }
             Action::WaitForIdle if self.busy(self.last) => Ok(Taken::WhenIdle),

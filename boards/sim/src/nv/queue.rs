@@ -28,13 +28,13 @@ pub(super) struct Group {
     pub(super) own: bool,
     /// Where errors of its channels are told, if the channel says nothing else.
     pub(super) error: Option<Arc<Memory>>,
-    /// The fault that stopped it.
+    /// The fault of a program that stopped it.
     pub(super) fault: Option<Faulted>,
     /// The error of a warp that stopped it, `hwwWarpEsr`.
     pub(super) sm_error: Option<u32>,
 }
 
-/// A fault of the MMU, for debuggers.
+/// A fault of the MMU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Faulted {
     pub(super) address: u64,
@@ -47,8 +47,6 @@ pub(super) struct Faulted {
 /// A channel.
 pub(super) struct Channel {
     pub(super) gpu: usize,
-    /// The client that has it.
-    pub(super) client: u32,
     pub(super) group: GroupId,
     pub(super) class: u32,
     /// What its doorbell takes.
@@ -69,6 +67,8 @@ pub(super) struct Channel {
     pub(super) rings: u32,
     /// Where errors are told.
     pub(super) error: Option<Arc<Memory>>,
+    /// The fault that it met with, until somebody asks.
+    pub(super) fault: Option<Faulted>,
 }
 
 impl std::fmt::Debug for Channel {

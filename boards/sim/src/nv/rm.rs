@@ -37,6 +37,7 @@ mod make;
 mod map;
 
 pub(super) use class::Family;
+pub(super) use event::{Event, OsEvent, Pending};
 
 /// `RS_CLIENT_HANDLE_BASE`: what the handles of clients begin with.
 const CLIENT_BASE: u32 = 0xC1D0_0000;
@@ -57,6 +58,8 @@ pub(super) enum Kind {
     },
     Subdevice {
         gpu: usize,
+        /// What it tells of: an index, and `NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_*`.
+        told: BTreeMap<u32, u32>,
     },
     Space(SpaceId),
     Memory(Arc<Memory>),
@@ -78,10 +81,7 @@ pub(super) enum Kind {
     /// A debugger of a compute object.
     Debugger(ChannelId),
     /// An event of another object that makes a file readable.
-    Event {
-        file: FileId,
-        source: u32,
-    },
+    Event(Event),
 }
 
 /// An object.
@@ -117,7 +117,7 @@ impl Client {
         for _ in 0..6 {
             let object = self.objects.get(&at)?;
             match object.kind {
-                Kind::Device { gpu, .. } | Kind::Subdevice { gpu } => return Some(gpu),
+                Kind::Device { gpu, .. } | Kind::Subdevice { gpu, .. } => return Some(gpu),
                 _ => at = object.parent,
             }
         }
@@ -341,12 +341,13 @@ impl Nv {
                 return;
             };
             if let Some(object) = owner.objects.remove(&at) {
+                self.forget_source(client, at);
                 self.destroy(object);
             }
         }
         if handle == client {
             self.clients.remove(&client);
-            self.os_events.retain(|&(owner, _), _| owner != client);
+            self.free_os_events_for(client);
         }
     }
 
@@ -377,7 +378,7 @@ impl Nv {
             | Kind::Virtual { .. }
             | Kind::Share { .. }
             | Kind::Debugger(_)
-            | Kind::Event { .. } => {}
+            | Kind::Event(_) => {}
         }
     }
 

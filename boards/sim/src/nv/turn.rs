@@ -1,6 +1,7 @@
 //! Doorbells, and a turn of a channel in the machine's [order](crate::machine::order).
 
 use super::Nv;
+use super::channel::interrupt;
 use crate::cache::Caches;
 use crate::config::Pace;
 use crate::engine::{Host, Parts, Step};
@@ -19,7 +20,8 @@ struct Asked<'a> {
     executor: &'a mut dyn Executor,
     random: &'a mut fastrand::Rng,
     put: u32,
-    interrupts: u32,
+    /// Interrupts: a bit for each of [`interrupt`].
+    raised: u32,
 }
 
 impl Host for Asked<'_> {
@@ -39,8 +41,9 @@ impl Host for Asked<'_> {
         clock::raw_ns()
     }
 
-    fn interrupt(&mut self, _: u32) {
-        self.interrupts += 1;
+    fn interrupt(&mut self, context: u32) {
+        let known = matches!(context, interrupt::COPY | interrupt::PROGRAM);
+        self.raised |= 1 << if known { context } else { interrupt::CHANNEL };
     }
 
     fn doorbell(&self) -> u64 {
@@ -119,21 +122,23 @@ impl Nv {
             executor,
             random: &mut self.order.random,
             put: channel.put,
-            interrupts: 0,
+            raised: 0,
         };
         let step = engine.step(&mut asked);
-        let interrupts = asked.interrupts;
+        let raised = asked.raised;
         let rung = channel.rung();
         let turns = self
             .channels
             .iter_mut()
             .map(|(&number, channel)| (number, &mut channel.turn));
         self.order.stepped(number, &step, rung, turns);
-        if interrupts > 0 {
-            self.notify(number);
+        for kind in [interrupt::CHANNEL, interrupt::COPY] {
+            if raised & 1 << kind != 0 {
+                self.interrupted(number, kind);
+            }
         }
         if let Step::Fault(fault) = step {
-            self.fault(number, &fault);
+            self.fault(number, &fault, raised & 1 << interrupt::PROGRAM != 0);
         }
         // Who waits or has nothing to do lets others go on; if none can, the next turn says so.
         Turned::Moved

@@ -9,14 +9,14 @@ const LOCAL_WINDOW: u64 = 0x7293_0000_0000;
 static GENERATIONS: [&str; 4] = ["ampere", "ada", "hopper", "blackwell"];
 
 /// A QMD in the making.
-struct Qmd {
+pub(in crate::nv) struct Qmd {
     version: &'static Version,
-    words: Vec<u32>,
+    pub(in crate::nv) words: Vec<u32>,
 }
 
 impl Qmd {
     /// A launch of `groups` groups of 32 items of the program at [`CODE`], with bank 0 at [`BANK`].
-    fn new(name: &str, groups: u64) -> Self {
+    pub(in crate::nv) fn new(name: &str, groups: u64) -> Self {
         let chip = super::super::chip::find(name).unwrap();
         let version = Compute::new(chip).unwrap().version;
         let mut qmd = Self {
@@ -88,7 +88,7 @@ impl Qmd {
         }
     }
 
-    fn program(&mut self, address: u64) {
+    pub(in crate::nv) fn program(&mut self, address: u64) {
         let (at, suffix) = match self.version.major {
             5 => (address >> 4, "_SHIFTED4"),
             _ => (address, ""),
@@ -105,7 +105,7 @@ impl Qmd {
         }
     }
 
-    fn bank(&mut self, index: u16, address: u64, bytes: u64) {
+    pub(in crate::nv) fn bank(&mut self, index: u16, address: u64, bytes: u64) {
         let (at, suffix) = match self.version.major {
             3 => (address, ""),
             _ => (address >> 6, "_SHIFTED6"),
@@ -156,7 +156,7 @@ fn place(index: u64) -> u64 {
     QMDS + 0x200 * index
 }
 
-fn setup() -> Vec<u32> {
+pub(in crate::nv) fn setup() -> Vec<u32> {
     let window =
         |method, address: u64| [inc(ON, method, 2), (address >> 32) as u32, address as u32];
     let mut words = window(0x2A0, SHARED_WINDOW).to_vec();
@@ -164,7 +164,7 @@ fn setup() -> Vec<u32> {
     words
 }
 
-fn send(address: u64) -> [u32; 4] {
+pub(in crate::nv) fn send(address: u64) -> [u32; 4] {
     [
         inc(ON, 0x2B4, 1),
         (address >> 8) as u32,

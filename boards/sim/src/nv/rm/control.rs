@@ -72,6 +72,10 @@ impl Nv {
             NV2080_CTRL_CMD_GPU_GET_GID_INFO => {
                 self.run(args, |nv, params| nv.gid_info(asked?, params))
             }
+            NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION => self.run(args, |nv, params| {
+                subdevice(&asked?)?;
+                nv.set_notification(args.hClient, args.hObject, params)
+            }),
             NV2080_CTRL_CMD_TIMER_GET_TIME => {
                 self.run(args, |_, params: &mut NV2080_CTRL_TIMER_GET_TIME_PARAMS| {
                     subdevice(&asked?)?;
@@ -131,6 +135,9 @@ impl Nv {
                     Ok(())
                 },
             ),
+            NV906F_CTRL_CMD_GET_MMU_FAULT_INFO => {
+                self.run(args, |nv, params| nv.channel_fault(asked?, params))
+            }
             NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES => {
                 self.run(args, |nv, params| nv.sm_errors(asked?, params))
             }
@@ -340,6 +347,29 @@ impl Nv {
         Ok(())
     }
 
+    /// `kchannelCtrlCmdGetMmuFaultInfo`: what `kchannelFillMmuExceptionInfo` has noted, once. A channel that has met with no fault
+    /// says nothing.
+    fn channel_fault(
+        &mut self,
+        asked: Asked,
+        params: &mut NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS,
+    ) -> Result<(), u32> {
+        let Kind::Channel(id) = asked.kind else {
+            return Err(NV_ERR_NOT_SUPPORTED);
+        };
+        let channel = self.channels.get_mut(&id).ok_or(NV_ERR_INVALID_CHANNEL)?;
+        params.zero();
+        if let Some(fault) = channel.fault.take() {
+            params.addrHi = (fault.address >> 32) as u32;
+            params.addrLo = (fault.address & u64::from(u32::MAX)) as u32;
+            params.faultType = fault.kind;
+            for (to, from) in params.faultString.iter_mut().zip(fault.words().bytes()) {
+                *to = from;
+            }
+        }
+        Ok(())
+    }
+
     /// `kgrctxLookupMmuFaultInfo`.
     fn mmu_faults(
         &self,
@@ -361,7 +391,7 @@ impl Nv {
 /// The GPU of a subdevice; other objects do not have these commands.
 fn subdevice(asked: &Asked) -> Result<usize, u32> {
     match asked.kind {
-        Kind::Subdevice { gpu } if asked.gpu == Some(gpu) => Ok(gpu),
+        Kind::Subdevice { gpu, .. } if asked.gpu == Some(gpu) => Ok(gpu),
         _ => Err(NV_ERR_NOT_SUPPORTED),
     }
 }

@@ -118,6 +118,14 @@ impl Nv {
                 args.Status = status(self.alloc_os_event(file, args.hClient, args.fd));
                 Ok(())
             }),
+            NV_ESC_FREE_OS_EVENT => on(bytes, |args: &mut nv_ioctl_free_os_event| {
+                args.Status = status(self.free_os_event(args.hClient, args.fd));
+                Ok(())
+            }),
+            NV_ESC_RM_GET_EVENT_DATA => on(bytes, |args: &mut NVOS41_PARAMETERS| {
+                args.status = status(self.event_data(file, args));
+                Ok(())
+            }),
             NV_ESC_RM_ALLOC if bytes.len() == size_of::<NVOS64_PARAMETERS>() => {
                 on(bytes, |args: &mut NVOS64_PARAMETERS| {
                     let mut short = NVOS21_PARAMETERS {

@@ -264,7 +264,6 @@ impl Nv {
         let external = self.spaces.get(&space).is_some_and(|space| space.external);
         let channel = Channel {
             gpu,
-            client: making.client,
             group,
             class: making.class,
             token: runlist << 16 | number,
@@ -279,6 +278,7 @@ impl Nv {
             put: 0,
             rings: 0,
             error,
+            fault: None,
         };
         self.channels.insert(id, channel);
         Ok(id)

@@ -68,7 +68,10 @@ impl Nv {
             return Err(NV_ERR_INVALID_CLASS);
         }
         let gpu = self.gpu_index(making)?;
-        Ok(Kind::Subdevice { gpu })
+        Ok(Kind::Subdevice {
+            gpu,
+            told: BTreeMap::new(),
+        })
     }
 
     /// `vaspaceapiConstruct_IMPL`.

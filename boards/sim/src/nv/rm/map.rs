@@ -24,7 +24,7 @@ const USERD: u64 = super::super::channel::USERD_BYTES;
 /// The object that a call names as its device.
 fn device_gpu(client: &Client, handle: u32) -> Result<usize, u32> {
     match client.object(handle)?.kind {
-        Kind::Device { gpu, .. } | Kind::Subdevice { gpu } => Ok(gpu),
+        Kind::Device { gpu, .. } | Kind::Subdevice { gpu, .. } => Ok(gpu),
         _ => Err(NV_ERR_INVALID_OBJECT_PARENT),
     }
 }

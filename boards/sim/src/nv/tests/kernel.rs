@@ -15,6 +15,7 @@ use crate::machine::{Call, Machine, Script};
 
 mod branches;
 mod channels;
+mod events;
 mod faults;
 mod files;
 mod memory;

@@ -1,6 +1,9 @@
 //! Channels that stop: who is told what.
 
 use super::*;
+use crate::engine::Cause;
+use crate::exec::{Dispatch, Executor, Kernel, ShaderMemory};
+use crate::nv::compute::tests::{Qmd, send, setup};
 
 /// Two groups of two channels each, scheduled.
 fn rig(config: &str) -> Rig {
@@ -106,12 +109,31 @@ fn faults(rig: &Rig, debugger: u32) -> (u8, Vec<(u64, u32, u32)>) {
     (states.mmuFault.valid, list.collect())
 }
 
+/// What a channel says of its fault: the address, why, and that in words. It is asked once.
+fn own_fault(rig: &Rig, channel: &Channel<'_>) -> (u64, u32, String) {
+    let mut info = NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS::new_zeroed();
+    info.faultString.fill(b'x');
+    rig.control(
+        channel.handle,
+        NV906F_CTRL_CMD_GET_MMU_FAULT_INFO,
+        &mut info,
+    )
+    .expect("an answer");
+    let words = info.faultString.split(|&byte| byte == 0).next();
+    let words = String::from_utf8_lossy(words.expect("at least one")).into_owned();
+    let address = u64::from(info.addrHi) << 32 | u64::from(info.addrLo);
+    (address, info.faultType, words)
+}
+
+const NOTHING: (u64, u32, String) = (0, 0, String::new());
+
 #[test]
 fn an_address_that_is_not_mapped_breaks_the_group() {
     let rig = rig("nv-ampere,pace=manual");
     let two = two(&rig);
     let debugger = debugger(&rig, &two);
     assert_eq!(faults(&rig, debugger), (0, vec![]));
+    assert_eq!(own_fault(&rig, &two.bad), NOTHING);
     two.bad.release(0x33_0000_1230, 1);
     two.bad.ring();
     rig.run();
@@ -121,8 +143,15 @@ fn an_address_that_is_not_mapped_breaks_the_group() {
         "{}",
         rig.reports()
     );
-    let (valid, list) = faults(&rig, debugger);
-    assert_eq!((valid, list), (1, vec![(0x33_0000_1000, 2, 1)]));
+    // The host engine's own accesses are none of a program's.
+    assert_eq!(faults(&rig, debugger), (0, vec![]));
+    assert_eq!(own_fault(&rig, &two.beside), NOTHING);
+    let told = (0x33_0000_1000, 2, "FAULT_PTE".into());
+    assert_eq!(own_fault(&rig, &two.bad), told);
+    assert_eq!(own_fault(&rig, &two.bad), NOTHING, "told once");
+    let mut info = NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS::new_zeroed();
+    let asked = rig.control(two.bad.group, NV906F_CTRL_CMD_GET_MMU_FAULT_INFO, &mut info);
+    assert_eq!(asked, Err(NV_ERR_NOT_SUPPORTED), "a group");
     for (start, count) in [(0, 101), (82, 1), (u32::MAX, 100)] {
         let mut wrong = NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS::new_zeroed();
         (wrong.startingSM, wrong.numSMsToRead) = (start, count);
@@ -135,23 +164,58 @@ fn an_address_that_is_not_mapped_breaks_the_group() {
     }
 }
 
+/// Runs whatever program there is, as far as fetching it goes.
+struct Fetches;
+
+impl Executor for Fetches {
+    fn prepare(
+        &mut self,
+        dispatch: &Dispatch,
+        memory: &mut dyn ShaderMemory,
+    ) -> Result<Option<Box<dyn Kernel>>, Cause> {
+        memory.fetch(dispatch.program, &mut [0; 8])?;
+        Ok(None)
+    }
+}
+
+/// Launches a program at an address, with a QMD in the channel's memory.
+fn launch(rig: &Rig, channel: &Channel<'_>, program: u64) {
+    let name = chip(rig).name;
+    let mut qmd = Qmd::new(name, 1);
+    qmd.program(program);
+    qmd.bank(0, channel.result_at(0x1_0000), 0x170);
+    let at = RESULTS + 0x2_0000;
+    for (place, &value) in (at..).step_by(4).zip(&qmd.words) {
+        half(channel.host + place).store(value, Ordering::Relaxed);
+    }
+    let class = chip(rig).compute;
+    let mut words = vec![1 << 29 | 1 << 16 | 1 << 13, class];
+    words.extend(setup());
+    words.extend(send(channel.base + at));
+    channel.write(&words);
+    channel.ring();
+    rig.run();
+}
+
 #[test]
-fn a_debugger_tells_of_its_whole_group() {
+fn a_debugger_tells_of_programs_of_its_whole_group() {
     let rig = rig("nv-ampere,pace=manual");
+    rig.machine.register(Box::new(Fetches));
     let two = two(&rig);
     let debugger = debugger(&rig, &two);
-    two.elsewhere.release(0x33_0000_2000, 1);
-    two.elsewhere.ring();
-    rig.run();
+    for channel in [&two.beside, &two.elsewhere] {
+        rig.plain(channel.handle, 0, chip(&rig).compute)
+            .expect("compute");
+    }
+    launch(&rig, &two.elsewhere, 0x33_0000_2000);
     assert_eq!(faults(&rig, debugger), (0, vec![]), "another group's");
-    two.beside.release(0x33_0000_1000, 1);
-    two.beside.ring();
-    rig.run();
-    assert_eq!(
-        faults(&rig, debugger),
-        (1, vec![(0x33_0000_1000, 2, 1)]),
-        "the other channel's"
-    );
+    launch(&rig, &two.beside, 0x33_0000_1000);
+    let told = faults(&rig, debugger);
+    assert_eq!(told, (1, vec![(0x33_0000_1000, 2, 0)]), "{}", rig.reports());
+    // The channel knows of it, too, but not what for.
+    let told = (0x33_0000_1000, 2, "FAULT_PTE".into());
+    assert_eq!(own_fault(&rig, &two.beside), told);
+    assert_eq!(faults(&rig, debugger).0, 1, "debuggers are told again");
 }
 
 #[test]
@@ -168,7 +232,9 @@ fn memory_that_may_only_be_read_breaks_the_group_when_it_is_written() {
     two.bad.ring();
     rig.run();
     check(&rig, &two, ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
-    assert_eq!(faults(&rig, debugger), (1, vec![(DATA, 6, 1)]));
+    assert_eq!(faults(&rig, debugger), (0, vec![]));
+    let told = (DATA, 6, "FAULT_RO_VIOLATION".into());
+    assert_eq!(own_fault(&rig, &two.bad), told);
 }
 
 #[test]
@@ -214,41 +280,6 @@ fn a_channel_without_a_notifier_is_reported() {
         reports.contains("channel 1 has no error notifier"),
         "{reports}"
     );
-}
-
-#[test]
-fn an_error_makes_files_readable_that_wait_for_events() {
-    let rig = rig("nv-ampere,pace=manual");
-    let two = two(&rig);
-    let file = rig.gpus[0].file;
-    let poll = || rig.machine.poll(file, Duration::ZERO);
-    let event = |source, number: u32| {
-        let mut params = NV0005_ALLOC_PARAMETERS {
-            hParentClient: rig.client,
-            hSrcResource: source,
-            hClass: NV01_EVENT_OS_EVENT,
-            data: number.into(),
-            ..Default::default()
-        };
-        rig.alloc(rig.client, 0, NV01_EVENT_OS_EVENT, &mut params)
-    };
-    assert_eq!(event(two.bad.handle, 9), Err(NV_ERR_INVALID_EVENT));
-    let mut args = nv_ioctl_alloc_os_event {
-        hClient: rig.client,
-        hDevice: rig.gpus[0].device,
-        fd: 9,
-        ..Default::default()
-    };
-    assert_eq!(rig.ask(file, &mut args), Ok(()));
-    assert_eq!(rig.ask(file, &mut args), Err(NV_ERR_INVALID_ARGUMENT));
-    assert_eq!(event(0xDEAD, 9), Err(NV_ERR_OBJECT_NOT_FOUND));
-    assert!(event(two.bad.handle, 9).is_ok());
-    assert_eq!(poll(), Ok(false));
-    two.bad.release(0x33_0000_1230, 1);
-    two.bad.ring();
-    rig.run();
-    assert_eq!((poll(), poll()), (Ok(true), Ok(false)));
-    assert_eq!(rig.machine.poll(rig.control, Duration::ZERO), Ok(false));
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn nothing_that_a_process_says_takes_the_kernel_down() {
             AMPERE_DMA_COPY_B,
             AMPERE_USERMODE_A,
             GT200_DEBUGGER,
+            NV01_EVENT,
             NV01_EVENT_OS_EVENT,
         ];
         let commands = [
@@ -56,13 +57,19 @@ fn nothing_that_a_process_says_takes_the_kernel_down() {
             NV2080_CTRL_CMD_GPU_GET_GID_INFO,
             NV2080_CTRL_CMD_GR_GET_INFO,
             NV2080_CTRL_CMD_FB_GET_INFO,
+            NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
+            NV906F_CTRL_CMD_GET_MMU_FAULT_INFO,
             NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
             NVA06F_CTRL_CMD_BIND,
             NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN,
             NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES,
         ];
         let mut known: Vec<u32> = Vec::new();
-        for list in [&handles[..], &more, &classes, &commands] {
+        let indices = [
+            NV2080_NOTIFIERS_FIFO_EVENT_MTHD | NV01_EVENT_NONSTALL_INTR,
+            NV2080_NOTIFIERS_RC_ERROR | NV01_EVENT_WITHOUT_EVENT_DATA,
+        ];
+        for list in [&handles[..], &more, &classes, &commands, &indices] {
             known.extend(list);
         }
         let sizes = [4, 8, 16, 16, 32, 32, 32, 48, 56, 56, 64, 72];
@@ -77,6 +84,8 @@ fn nothing_that_a_process_says_takes_the_kernel_down() {
             NV_ESC_RM_UNMAP_MEMORY_DMA,
             NV_ESC_REGISTER_FD,
             NV_ESC_ALLOC_OS_EVENT,
+            NV_ESC_FREE_OS_EVENT,
+            NV_ESC_RM_GET_EVENT_DATA,
             NV_ESC_CARD_INFO,
             211,
         ];
