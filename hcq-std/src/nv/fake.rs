@@ -72,6 +72,8 @@ pub(super) struct State {
     pub(super) mapped: BTreeMap<u32, usize>,
     mappings: BTreeMap<usize, usize>,
     pub(super) channel_params: BTreeMap<u32, nv::NV_CHANNEL_ALLOC_PARAMS>,
+    /// What channels tell once of their faults: address, reason.
+    pub(super) own_faults: BTreeMap<u32, (u64, u32)>,
     /// What debuggers tell.
     pub(super) mmu: nv::NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS,
     pub(super) sm: Option<(usize, nv::NV83DE_SM_ERROR_STATE_REGISTERS)>,

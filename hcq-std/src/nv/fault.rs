@@ -40,9 +40,10 @@ pub(super) fn look(gpu: &Gpu, channels: &[Channel]) -> Option<FaultRecord> {
     let debugger = channel
         .debugger()
         .or_else(|| channels.iter().find_map(Channel::debugger));
-    Some(match debugger {
-        Some(debugger) => more(gpu, channel, debugger, record),
-        None => record,
+    Some(match (record.kind, debugger) {
+        (FaultKind::Memory, debugger) => memory(gpu, channels, debugger, record),
+        (FaultKind::Program, Some(debugger)) => program(gpu, channel, debugger, record),
+        _ => record,
     })
 }
 
@@ -58,29 +59,87 @@ fn kind(code: u32) -> FaultKind {
     }
 }
 
-/// What the debugger says of it: the address, what it was accessed for, the program's place.
-fn more(gpu: &Gpu, channel: &Channel, debugger: u32, record: FaultRecord) -> FaultRecord {
-    match record.kind {
-        FaultKind::Memory => memory(gpu, debugger, record),
-        FaultKind::Program => program(gpu, channel, debugger, record),
-        _ => record,
+/// What the MMU has seen.
+#[derive(Clone, Copy)]
+struct Seen {
+    address: u64,
+    /// `NV_PFAULT_FAULT_TYPE_*`.
+    reason: u32,
+    access: Access,
+}
+
+impl Seen {
+    const fn is_near(&self, address: u64) -> bool {
+        // Only the page is told in some places.
+        self.address >> 12 == address >> 12
     }
 }
 
-fn memory(gpu: &Gpu, debugger: u32, record: FaultRecord) -> FaultRecord {
+/// The address, why, and what it was accessed for. All channels of the group are told of an error; the one that it came from
+/// knows more, whichever its engine is. What for, only debuggers say, and only of programs.
+fn memory(
+    gpu: &Gpu,
+    channels: &[Channel],
+    debugger: Option<u32>,
+    record: FaultRecord,
+) -> FaultRecord {
+    let code = Some(nv::ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT);
+    let own = channels.iter().enumerate();
+    let own = own
+        .filter(|(_, channel)| channel.error() == code)
+        .find_map(|(index, channel)| Some((index, seen_by(gpu, channel)?)));
+    let debugged = debugger.map(|debugger| seen_by_programs(gpu, debugger));
+    let mut debugged = debugged.into_iter().flatten();
+    let (engine, seen) = match own {
+        None => match debugged.next() {
+            None => return record,
+            Some(seen) => (record.engine, seen),
+        },
+        Some((index, own)) => {
+            let same = debugged.find(|seen| seen.is_near(own.address));
+            let access = same.map_or(own.access, |seen| seen.access);
+            let engine = u16::try_from(index).unwrap_or(u16::MAX);
+            (engine, Seen { access, ..own })
+        }
+    };
+    FaultRecord {
+        engine,
+        access: seen.access,
+        address: seen.address,
+        detail: record.detail | u64::from(seen.reason) << 32,
+        ..record
+    }
+}
+
+/// What a channel says, which it does once.
+fn seen_by(gpu: &Gpu, channel: &Channel) -> Option<Seen> {
+    let mut params = nv::NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS::default();
+    let command = nv::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO;
+    gpu.root()
+        .control(channel.handle(), command, &mut params)
+        .ok()?;
+    let address = u64::from(params.addrHi) << 32 | u64::from(params.addrLo);
+    let [letter, ..] = params.faultString;
+    // Address 0 and reason 0, a page directory that is not there, are a fault's, too.
+    (address != 0 || params.faultType != 0 || letter != 0).then_some(Seen {
+        address,
+        reason: params.faultType,
+        access: Access::Unknown,
+    })
+}
+
+/// What a debugger says of programs' accesses, oldest first.
+fn seen_by_programs(gpu: &Gpu, debugger: u32) -> impl Iterator<Item = Seen> {
     let mut params = nv::NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS::default();
     let command = nv::NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO;
     let asked = gpu.root().control(debugger, command, &mut params);
-    let [first, ..] = params.mmuFaultInfoList;
-    if asked.is_err() || params.count == 0 {
-        return record;
-    }
-    FaultRecord {
-        access: access(first.accessType),
-        address: first.faultAddress,
-        detail: record.detail | u64::from(first.faultType) << 32,
-        ..record
-    }
+    let count = asked.map_or(0, |()| params.count as usize);
+    let list = params.mmuFaultInfoList.into_iter().take(count);
+    list.map(|entry| Seen {
+        address: entry.faultAddress,
+        reason: entry.faultType,
+        access: access(entry.accessType),
+    })
 }
 
 /// `NV_PFAULT_ACCESS_TYPE_*`: bit 3 is an access by physical address.

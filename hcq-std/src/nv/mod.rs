@@ -290,9 +290,13 @@ impl Backend for Nv {
             return None;
         }
         self.last_look.store(now, Ordering::Relaxed);
-        let fault = self.rings.fault()?;
-        self.keep(fault);
-        Some(fault)
+        // Under the lock: a channel says only once what it knows.
+        let mut kept = lock(&self.kept);
+        if kept.is_none() {
+            *kept = Some(self.rings.fault()?);
+            self.has_kept.store(true, Ordering::Release);
+        }
+        *kept
     }
 
     fn recover(&self, _limit: Duration) -> Result<(), Error> {

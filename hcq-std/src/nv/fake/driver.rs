@@ -200,6 +200,13 @@ impl State {
             nv::NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN => {
                 with!(NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS, p => { p.workSubmitToken = a.hObject ^ 0xffff; });
             }
+            nv::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO => {
+                let told = self.own_faults.remove(&a.hObject).unwrap_or_default();
+                with!(NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS, p => {
+                    (p.addrHi, p.addrLo) = ((told.0 >> 32) as u32, told.0 as u32);
+                    p.faultType = told.1;
+                });
+            }
             nv::NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO => {
                 let told = self.mmu;
                 with!(NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS, p => {

@@ -363,6 +363,61 @@ fn faults_are_records() {
 }
 
 #[test]
+fn get_mmu_fault_info_tells_which_channel_and_where() {
+    let mmu = uapi::ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT;
+    let entry = |address| uapi::NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_ENTRY {
+        faultAddress: address,
+        faultType: 6,
+        accessType: 1,
+    };
+    // What channels say, what the debugger says; engine, address, access, reason.
+    type Case<'a> = (&'a [(usize, u64)], &'a [u64], (u16, u64, Access, u64));
+    let cases: [Case<'_>; 5] = [
+        // A copy: no debugger knows of it.
+        (
+            &[(2, 0x77_1234_5678)],
+            &[],
+            (2, 0x77_1234_5678, Access::Unknown, 2),
+        ),
+        // A program: the debugger has the page, and what for.
+        (
+            &[(1, 0x5678)],
+            &[0x9000, 0x5000],
+            (1, 0x5678, Access::Write, 2),
+        ),
+        // Of an older fault it does not help.
+        (&[(1, 0x5678)], &[0x9000], (1, 0x5678, Access::Unknown, 2)),
+        // Firmware that knows nothing of channels.
+        (&[], &[0x9000, 0x5000], (0, 0x9000, Access::Write, 6)),
+        (&[], &[], (0, 0, Access::Unknown, 0)),
+    ];
+    for (own, debugged, (engine, address, access, reason)) in cases {
+        let fake = Fake::new(1);
+        let (backend, _port) = opened(&fake);
+        let nv = inside(&backend);
+        // All of a group are told.
+        let handles: Vec<u32> = nv
+            .rings
+            .with_live(|live| live.iter().map(|c| c.handle()).collect());
+        for index in 0..handles.len() {
+            note(&fake, nv, index, mmu);
+        }
+        for &(index, address) in own {
+            fake.state().own_faults.insert(handles[index], (address, 2));
+        }
+        for (n, &address) in debugged.iter().enumerate() {
+            fake.state().mmu.mmuFaultInfoList[n] = entry(address);
+            fake.state().mmu.count += 1;
+        }
+        let fault = fault_of(nv);
+        assert_eq!((fault.kind, fault.engine), (FaultKind::Memory, engine));
+        assert_eq!((fault.address, fault.access), (address, access));
+        assert_eq!(fault.detail, reason << 32 | u64::from(mmu));
+        assert_eq!(nv.fault(), Some(fault), "told once, and kept");
+    }
+}
+
+#[test]
 fn errors_of_programs_tell_where() {
     let fake = Fake::new(1);
     let (backend, _port) = opened(&fake);
