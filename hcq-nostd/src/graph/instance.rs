@@ -236,6 +236,8 @@ impl<'g> Graph<'g> {
         if self.is_relocatable() {
             self.set_places(&mut patcher, regions, signals)?;
         }
+        let (first, count) = self.own();
+        patcher.keep_own(first, count);
         Ok(Instance {
             graph: *self,
             patcher,

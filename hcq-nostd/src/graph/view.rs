@@ -404,6 +404,12 @@ impl<'g> Graph<'g> {
             .saturating_add(self.devices.len())
     }
 
+    /// The variables that a launch gives values by itself: the first, and how many.
+    pub(crate) fn own(&self) -> (u32, u32) {
+        let count = (self.devices.len() as u32).saturating_mul(PER_DEVICE);
+        (self.counts.variables, count)
+    }
+
     pub(crate) fn vars(&self) -> Vars {
         Vars {
             variables: self.counts.variables,

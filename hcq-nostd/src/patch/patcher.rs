@@ -3,7 +3,7 @@ use super::formula::Store;
 use super::stores::{self, Checked};
 use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable, Run, START_MASK};
 use crate::mem::Region;
-use crate::value::{Misfit, Var};
+use crate::value::{Misfit, Var, low_mask};
 
 /// Why nothing was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +105,21 @@ pub struct Patcher<'m> {
     stale: &'m mut [u64],
     stale_from: usize,
     stale_to: usize,
+    own: Own,
+}
+
+/// Where the sites of a graph's own variables are, which change with every launch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    /// The first variable and how many; none if they are treated as all others are.
+    first: u32,
+    count: u32,
+    /// Bit per variable of them: changed since it was stored.
+    dirty: u64,
+    /// Their runs.
+    runs: (usize, usize),
+    /// Whether some have sites in dense lists.
+    dense: bool,
 }
 
 impl<'m> Patcher<'m> {
@@ -148,6 +163,7 @@ impl<'m> Patcher<'m> {
             stale,
             stale_from: 0,
             stale_to: 0,
+            own: Own::default(),
         };
         // Derived variables are computed, whoever uses them, and stored the first time even if they come out as the zero
         // that they start with.
@@ -257,16 +273,59 @@ impl<'m> Patcher<'m> {
         derived.get(at).filter(|d| d.out < end).map(|d| Var(d.out))
     }
 
+    /// Says that the `count` variables from `first` on are a graph's own, and change with every launch.
+    pub(crate) fn keep_own(&mut self, first: u32, count: u32) {
+        self.own = self.find_own(first, count).unwrap_or_default();
+    }
+
     /// Gives a graph's own variables from `first` on their values. They are never derived, and there are as many.
     #[inline]
     pub(crate) fn set_own<const N: usize>(&mut self, first: Var, values: [u64; N]) {
-        let kept = self.values.get(first.0 as usize..);
-        let kept = kept.and_then(<[u64]>::first_chunk).copied();
-        for ((var, value), kept) in (first.0..).zip(values).zip(kept.unwrap_or(values)) {
-            if value != kept || self.unknown_left != 0 {
+        let kept = self.values.get_mut(first.0 as usize..);
+        let Some(kept) = kept.and_then(<[u64]>::first_chunk_mut::<N>) else {
+            return;
+        };
+        let among = first.0.wrapping_sub(self.own.first);
+        // The first time they become known.
+        if self.unknown_left != 0 || among >= self.own.count {
+            for (var, value) in (first.0..).zip(values) {
                 self.put(var, value);
             }
+            return;
         }
+        let mut changed = 0;
+        for (bit, (kept, value)) in kept.iter_mut().zip(values).enumerate() {
+            changed |= u64::from(*kept != value) << bit;
+            *kept = value;
+        }
+        self.own.dirty |= changed << (among & 63);
+    }
+
+    /// None for variables that other ones are computed from, or that are computed, or for too many.
+    fn find_own(&self, first: u32, count: u32) -> Option<Own> {
+        let end = first.checked_add(count).filter(|&e| e <= self.table.vars)?;
+        if count > u64::BITS {
+            return None;
+        }
+        let runs = self.table.runs;
+        let from = runs.partition_point(|r| r.var < first);
+        let to = runs.partition_point(|r| r.var < end);
+        let plain = |r: &Run| r.formula != FEEDS_FORMULA;
+        if !runs.get(from..to)?.iter().all(plain) || self.first_derived(first, end).is_some() {
+            return None;
+        }
+        let dense = |r| {
+            let starts = self.table.starts(r);
+            let of = starts.and_then(|s| s.get(first as usize..=end as usize));
+            of.and_then(|s| Some((s.first()? ^ s.last()?) & START_MASK != 0))
+        };
+        Some(Own {
+            first,
+            count,
+            dirty: 0,
+            runs: (from, to),
+            dense: self.table.regions.iter().filter_map(dense).any(|d| d),
+        })
     }
 
     #[inline]
@@ -334,9 +393,26 @@ impl<'m> Patcher<'m> {
             });
         }
         let checked = stores::check(&self.table, regions)?;
-        if !self.is_dirty() {
-            return Ok(0);
+        if self.own.dirty != 0 {
+            self.check_own()?;
         }
+        let mut stored = 0;
+        if self.dirty_from < self.dirty_to {
+            stored += self.apply_dirty(checked, regions)?;
+        }
+        if self.own.dirty != 0 {
+            stored += self.store_own(checked, regions);
+        }
+        Ok(stored)
+    }
+
+    /// Checks and stores what changed, but for a graph's own variables.
+    #[inline(never)]
+    fn apply_dirty(
+        &mut self,
+        checked: Checked,
+        regions: &mut [Region<'_>],
+    ) -> Result<usize, PatchError> {
         // Without runs there are only whole 64-bit stores, which take any value.
         if !self.table.runs.is_empty() {
             self.check_changed()?;
@@ -354,9 +430,59 @@ impl<'m> Patcher<'m> {
             stored += self.store_runs(checked, regions);
         }
         let (from, to) = (self.dirty_from, self.dirty_to);
-        self.dirty.get_mut(from..to).unwrap_or_default().fill(0);
+        for dirty in self.dirty.get_mut(from..to).unwrap_or_default() {
+            *dirty = 0;
+        }
         (self.dirty_from, self.dirty_to) = (0, 0);
         Ok(stored)
+    }
+
+    /// The runs of a graph's own variables that changed.
+    #[inline]
+    fn own_runs(&self) -> impl Iterator<Item = (&'m Run, u64)> {
+        let (from, to) = self.own.runs;
+        let runs = self.table.runs.get(from..to).unwrap_or_default();
+        runs.iter().filter_map(|run| {
+            let among = run.var.wrapping_sub(self.own.first);
+            let changed = self.own.dirty >> (among & 63) & 1 != 0;
+            let value = self.values.get(run.var as usize);
+            value.filter(|_| changed).map(|&value| (run, value))
+        })
+    }
+
+    #[inline]
+    fn check_own(&self) -> Result<(), PatchError> {
+        for (run, value) in self.own_runs() {
+            let formula = self.table.formulas.get(run.formula as usize);
+            if let Some(Err(misfit)) = formula.map(|f| f.check(value)) {
+                let var = Var(run.var);
+                return Err(PatchError::Misfit { var, misfit });
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn store_own(&mut self, checked: Checked, regions: &mut [Region<'_>]) -> usize {
+        let mut stored = 0;
+        for (run, value) in self.own_runs() {
+            stored += self.store_run(checked, regions, run, value);
+        }
+        if self.own.dense {
+            let (first, count) = (self.own.first as usize, self.own.count as usize);
+            let values = self.values.get(first..).unwrap_or_default();
+            for (record, region) in self.table.dense(regions) {
+                let starts = self.table.starts(record).unwrap_or_default();
+                let starts = starts.get(first..).unwrap_or_default();
+                if let (Some(a), Some(b)) = (starts.first(), starts.get(count))
+                    && (a ^ b) & START_MASK != 0
+                {
+                    stored += self.store_few(checked, starts, values, self.own.dirty, region);
+                }
+            }
+        }
+        self.own.dirty = 0;
+        stored
     }
 
     #[cold]
@@ -390,21 +516,22 @@ impl<'m> Patcher<'m> {
                     continue;
                 }
                 runs = PatchTable::runs_from(runs, var);
-                self.check_runs(runs, var)?;
+                runs = self.check_runs(runs, var)?;
             }
         }
         Ok(())
     }
 
-    /// Checks a variable's fields, `runs` being its and what is behind them; the derived variables that it feeds become
-    /// stale.
+    /// Checks a variable's fields, `runs` being its and what is behind them, which is returned; the derived variables that
+    /// it feeds become stale.
     #[inline]
-    fn check_runs(&mut self, runs: &[Run], var: u32) -> Result<(), PatchError> {
+    fn check_runs<'t>(&mut self, runs: &'t [Run], var: u32) -> Result<&'t [Run], PatchError> {
         let value = self.values.get(var as usize).copied().unwrap_or(0);
-        for run in runs {
-            if run.var != var {
-                break;
-            }
+        let mut left = runs;
+        while let Some((run, behind)) = left.split_first()
+            && run.var == var
+        {
+            left = behind;
             if run.formula == FEEDS_FORMULA {
                 for &index in self.table.run_words(run) {
                     self.mark_stale(index as usize);
@@ -419,7 +546,7 @@ impl<'m> Patcher<'m> {
                 });
             }
         }
-        Ok(())
+        Ok(left)
     }
 
     fn mark_stale(&mut self, index: usize) {
@@ -489,37 +616,56 @@ impl<'m> Patcher<'m> {
             else {
                 continue;
             };
-            let start = starts.first().copied().unwrap_or(0);
-            if start & DENSE_FLAG != 0 {
-                // One site each, one after the other.
-                let from = (start & START_MASK) as usize;
-                let offsets = self.table.words.get(from..).unwrap_or_default();
-                if changed == u64::MAX
-                    && let (Some(offsets), Some(values)) =
-                        (offsets.first_chunk(), values.first_chunk())
-                {
-                    stores::block(checked, region, offsets, values);
-                    stored += 64;
-                } else {
-                    let offsets = offsets.get(..values.len().min(64)).unwrap_or_default();
-                    stores::one_each(checked, region, offsets, values, changed);
-                    stored += changed.count_ones() as usize;
-                }
+            let (Some(&start), Some(&end)) = (starts.first(), starts.get(64).or(starts.last()))
+            else {
+                continue;
+            };
+            let sites = (start & START_MASK) as usize..(end & START_MASK) as usize;
+            if sites.is_empty() {
                 continue;
             }
-            let mut left = changed;
-            while left != 0 {
-                let v = left.trailing_zeros() as usize;
-                left &= left - 1;
-                let bounds = starts.get(v..).and_then(|s| s.first_chunk());
-                let (Some(&[from, to]), Some(&value)) = (bounds, values.get(v)) else {
-                    continue;
-                };
-                let range = (from & START_MASK) as usize..(to & START_MASK) as usize;
-                let offsets = self.table.words.get(range).unwrap_or_default();
-                stores::plain(checked, region, offsets, value);
-                stored += offsets.len();
+            if start & DENSE_FLAG == 0 {
+                stored += self.store_few(checked, starts, values, changed, region);
+                continue;
             }
+            // One site each, one after the other, up to some variable.
+            let offsets = self.table.words.get(sites).unwrap_or_default();
+            if changed == u64::MAX
+                && let (Some(offsets), Some(values)) = (offsets.first_chunk(), values.first_chunk())
+            {
+                stores::block(checked, region, offsets, values);
+                stored += 64;
+            } else {
+                let which = changed & low_mask(offsets.len().min(64) as u8);
+                stores::one_each(checked, region, offsets, values, which);
+                stored += which.count_ones() as usize;
+            }
+        }
+        stored
+    }
+
+    /// The dense sites of changed variables of one word of the maps, any number each.
+    #[inline]
+    fn store_few(
+        &self,
+        checked: Checked,
+        starts: &[u32],
+        values: &[u64],
+        mut left: u64,
+        region: &mut Region<'_>,
+    ) -> usize {
+        let mut stored = 0;
+        while left != 0 {
+            let v = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let bounds = starts.get(v..).and_then(|s| s.first_chunk());
+            let (Some(&[from, to]), Some(&value)) = (bounds, values.get(v)) else {
+                continue;
+            };
+            let range = (from & START_MASK) as usize..(to & START_MASK) as usize;
+            let offsets = self.table.words.get(range).unwrap_or_default();
+            stores::plain(checked, region, offsets, value);
+            stored += offsets.len();
         }
         stored
     }
@@ -539,32 +685,44 @@ impl<'m> Patcher<'m> {
                 special &= special - 1;
                 let value = self.values.get(var as usize).copied().unwrap_or(0);
                 runs = PatchTable::runs_from(runs, var);
-                for run in runs {
-                    if run.var != var {
-                        break;
-                    }
-                    let formula = self.table.formulas.get(run.formula as usize);
-                    let formula = formula.and_then(|f| f.formula(var));
-                    let region = regions.get_mut(usize::from(run.region));
-                    let (Some(formula), Some(region)) = (formula, region) else {
-                        continue;
-                    };
-                    if formula.store == Store::Nothing {
-                        continue;
-                    }
-                    let offsets = self.table.run_words(run);
-                    stores::run(checked, region, offsets, formula.store, formula.eval(value));
-                    stored += offsets.len();
+                while let Some((run, behind)) = runs.split_first()
+                    && run.var == var
+                {
+                    runs = behind;
+                    stored += self.store_run(checked, regions, run, value);
                 }
             }
         }
         stored
+    }
+
+    /// The sites of one run for a value of its variable.
+    #[inline]
+    fn store_run(
+        &self,
+        checked: Checked,
+        regions: &mut [Region<'_>],
+        run: &Run,
+        value: u64,
+    ) -> usize {
+        let formula = self.table.formulas.get(run.formula as usize);
+        let region = regions.get_mut(usize::from(run.region));
+        let (Some(formula), Some(region)) = (formula, region) else {
+            return 0;
+        };
+        let (store, value) = formula.eval(value);
+        if store == Store::Nothing {
+            return 0;
+        }
+        let offsets = self.table.run_words(run);
+        stores::run(checked, region, offsets, store, value);
+        offsets.len()
     }
 }
 
 /// The variable of the lowest bit in word `word` of a map.
 #[inline]
 fn var_at(word: usize, bits: u64) -> u32 {
-    let index = word.saturating_mul(64) + bits.trailing_zeros() as usize;
-    u32::try_from(index).unwrap_or(u32::MAX)
+    // There are fewer than 2^32 variables.
+    (word as u32).wrapping_mul(64) | bits.trailing_zeros()
 }

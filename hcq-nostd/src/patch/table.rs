@@ -13,7 +13,8 @@
 //! The words have no gaps: dense lists in the order of their regions, then the runs' in the order of the runs. So no two
 //! share words, and checking or applying a table takes time in proportion to its size, whoever made it.
 //!
-//! A start's top bit, at every 64th variable, says that these 64 (or as many as there are) have exactly one site each.
+//! A start's top bit, at every 64th variable, says that the first of these 64 (or as many as there are) have exactly one
+//! site each, and those behind them none.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -84,20 +85,22 @@ impl core::error::Error for TableError {}
 const MAGIC: u32 = u32::from_le_bytes(*b"HCQP");
 const VERSION: u16 = 1;
 
-/// In the dense start of every 64th variable: these 64, or as many as there are, have one site each.
+/// In the dense start of every 64th variable: the first of these 64, or as many as there are, have one site each.
 pub(super) const DENSE_FLAG: u32 = 1 << 31;
 /// A dense start without its flag.
 pub(super) const START_MASK: u32 = DENSE_FLAG - 1;
 
-/// Whether variable `from` and those after it, up to 64 or to the last, have one site each.
+/// Whether the first of the variables from `from` on, up to 64 or to the last, have one site each, and the rest none.
 pub(super) fn one_site_each(starts: &[u32], from: usize) -> bool {
     let rest = starts.get(from..).unwrap_or_default();
     let bounds = rest.get(..65).unwrap_or(rest);
-    let next = |a: u32, b: u32| b & START_MASK == (a & START_MASK) + 1;
-    bounds.len() > 1
-        && bounds
-            .windows(2)
-            .all(|w| matches!(w, &[a, b] if next(a, b)))
+    let mut pairs = bounds
+        .windows(2)
+        .map(|w| matches!(w, &[a, b] if b & START_MASK == (a & START_MASK) + 1));
+    let none = |w: &[u32]| matches!(w, &[a, b] if (a ^ b) & START_MASK == 0);
+    let single = pairs.by_ref().take_while(|&one| one).count();
+    let behind = bounds.get(single..).unwrap_or_default();
+    bounds.len() > 1 && behind.windows(2).all(none)
 }
 
 /// A run whose words are numbers of derived variables.
@@ -169,6 +172,21 @@ impl FormulaRecord {
             least: self.least,
             most: self.most,
             signed: self.signed != 0,
+        }
+    }
+
+    /// What a site holds for a variable's value, and how it is stored. A table's records were checked.
+    #[inline]
+    pub(super) fn eval(&self, value: u64) -> (Store, u64) {
+        if self.store == Store::W32 as u8 && self.swap == 0 {
+            // Most of them; the store takes the low half.
+            let of = value.wrapping_mul(self.scale).wrapping_add(self.add);
+            let field = ((of >> (self.shr & 63)) & self.mask) << (self.shl & 63);
+            return (Store::W32, self.base.wrapping_add(field));
+        }
+        match self.formula(0) {
+            Some(f) => (f.store, f.eval(value)),
+            None => (Store::Nothing, 0),
         }
     }
 
@@ -537,16 +555,14 @@ impl<'t> PatchTable<'t> {
     }
 
     /// The runs of one variable and of those behind it. `from` are the runs of the variable's word of the maps or, better,
-    /// what this said for one before it in there.
+    /// what is behind the runs of one before it in there.
     #[inline]
     pub(super) fn runs_from(from: &'t [Run], var: u32) -> &'t [Run] {
-        // Most words have few, and a graph's own variables come before those with one for each node.
-        let near = from.iter().take(8).take_while(|r| r.var < var).count();
-        let at = if near < 8 {
-            near
-        } else {
-            from.partition_point(|r| r.var < var)
-        };
+        // Variables that change together are neighbours, mostly.
+        if from.first().is_some_and(|r| r.var == var) {
+            return from;
+        }
+        let at = from.partition_point(|r| r.var < var);
         from.get(at..).unwrap_or_default()
     }
 
