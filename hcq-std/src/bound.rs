@@ -132,7 +132,7 @@ impl Bound {
         let patches = Patches::new(source, regions)?;
         let vars = source.vars;
         // Nothing can fail from here on.
-        let recording = std::mem::take(source);
+        let recording = std::mem::replace(source, inner.take_recording());
         Ok(Self {
             inner,
             queue,

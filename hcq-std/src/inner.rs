@@ -572,7 +572,9 @@ impl Inner {
 
     /// A recording from the pool.
     pub(crate) fn take_recording(&self) -> Recording {
-        lock(&self.pool).pop().unwrap_or_default()
+        let mut recording = lock(&self.pool).pop().unwrap_or_default();
+        recording.set_chains(self.descriptor != 0);
+        recording
     }
 
     /// An empty recording back to the pool.

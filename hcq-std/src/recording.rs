@@ -169,6 +169,8 @@ pub(crate) struct Recording {
     /// What the commands so far have left for the next one, and in which chunk.
     before: Before,
     before_chunk: usize,
+    /// Whether launches of its device have descriptors, which the next command may change.
+    chains: bool,
 }
 
 /// What a recording needs of its device while it grows.
@@ -182,6 +184,11 @@ pub(crate) struct Grower<'a> {
 }
 
 impl Recording {
+    /// Of a device whose launches have descriptors or have none.
+    pub(crate) fn set_chains(&mut self, chains: bool) {
+        self.chains = chains;
+    }
+
     pub(crate) fn words(&self) -> &[u32] {
         self.words.get(..self.len).unwrap_or_default()
     }
@@ -232,38 +239,24 @@ impl Recording {
         has_variables: bool,
     ) -> Result<(), RecordError> {
         let mut sites = SITES;
-        // A launch goes on where its own memory is, other commands where the last launch is.
-        let chunk = beside.map_or(self.before_chunk, |b| b.chunk);
-        let before = match chunk == self.before_chunk {
-            true => self.before,
-            false => self.before.sealed(),
-        };
         loop {
-            let mut after = before;
-            let tail = self.words.get_mut(self.len..).unwrap_or_default();
-            let memory = Memory::new(&mut self.chunks, chunk, beside, &mut after)?;
-            let result = if has_variables {
-                let place = Place {
-                    base: self.len,
-                    sites,
-                };
-                let found = (&mut self.filed, &mut self.derived);
-                encode_with_sites(backend, queue, command, memory, tail, place, found)
+            let result = if self.chains || has_variables {
+                self.encode_behind(
+                    backend,
+                    queue,
+                    command,
+                    beside,
+                    has_variables.then_some(sites),
+                )
             } else {
-                backend
-                    .encode_behind(
-                        queue,
-                        command,
-                        memory.beside,
-                        memory.descriptors,
-                        tail,
-                        PatchList::none(),
-                    )
-                    .map(|(words, _)| words)
+                let block = match beside {
+                    None => None,
+                    Some(b) => Some(block_in(&mut self.chunks, b)?),
+                };
+                let tail = self.words.get_mut(self.len..).unwrap_or_default();
+                let encoded = backend.encode(queue, command, block, tail, PatchList::none());
+                encoded.map(|(words, _)| words)
             };
-            if result.is_ok() {
-                (self.before, self.before_chunk) = (after, chunk);
-            }
             match result {
                 Ok(words) => {
                     self.len += words;
@@ -282,6 +275,45 @@ impl Recording {
                 Err(e) => return Err(e),
             }
         }
+    }
+
+    /// Encodes a command behind the one before it; with room for that many sites, if it has variables.
+    #[inline(never)]
+    fn encode_behind(
+        &mut self,
+        backend: &dyn Backend,
+        queue: QueueId,
+        command: &Command<'_>,
+        beside: Option<Beside>,
+        sites: Option<usize>,
+    ) -> Result<usize, RecordError> {
+        // A launch goes on where its own memory is, other commands where the last launch is.
+        let chunk = beside.map_or(self.before_chunk, |b| b.chunk);
+        let mut after = match chunk == self.before_chunk {
+            true => self.before,
+            false => self.before.sealed(),
+        };
+        let tail = self.words.get_mut(self.len..).unwrap_or_default();
+        let memory = Memory::new(&mut self.chunks, chunk, beside, &mut after)?;
+        let words = if let Some(sites) = sites {
+            let place = Place {
+                base: self.len,
+                sites,
+            };
+            let found = (&mut self.filed, &mut self.derived);
+            encode_with_sites(backend, queue, command, memory, tail, place, found)?
+        } else {
+            let Memory {
+                beside,
+                descriptors,
+            } = memory;
+            let list = PatchList::none();
+            let (words, _) =
+                backend.encode_behind(queue, command, beside, descriptors, tail, list)?;
+            words
+        };
+        (self.before, self.before_chunk) = (after, chunk);
+        Ok(words)
     }
 
     /// Notes a place where long words can be cut: where the next piece is aligned for every engine.
@@ -448,6 +480,16 @@ impl Recording {
             self.chunks.clear();
         }
     }
+}
+
+/// What a command has beside its words.
+#[inline]
+fn block_in(chunks: &mut [Chunk], beside: Beside) -> Result<Block<'_, 'static>, RecordError> {
+    let (need, have) = (beside.len, 0);
+    let too_small = RecordError::KernargsTooSmall { need, have };
+    let chunk = chunks.get_mut(beside.chunk).ok_or(too_small)?;
+    let id = region_of(beside.chunk)?;
+    Block::new(&mut chunk.region, id, beside.offset, beside.len).map_err(|_| too_small)
 }
 
 /// The memory of a recording that a command may use.

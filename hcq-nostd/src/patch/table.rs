@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::formula::{Derived, Formula, Site, Store};
 use crate::mem::Region;
-use crate::value::{Affine, Fit, Misfit, Var};
+use crate::value::{Affine, Fit, Misfit, Var, low_mask};
 
 /// Why bytes are not a patch table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +161,18 @@ impl FormulaRecord {
     /// Whether the field can take the variable's value.
     #[inline]
     pub(super) fn check(&self, value: u64) -> Result<(), Misfit> {
+        // Most values of most fields; the rest is looked at more closely, and has a reason.
+        let plain = self.scale == 1 && self.add == 0;
+        let small = value <= self.most && (self.bits >= 64 || value >> (self.bits & 63) == 0);
+        let whole = value & low_mask(self.align_log2) == 0;
+        if plain && small && whole && value >= u64::from(self.least) {
+            return Ok(());
+        }
+        self.check_closely(value)
+    }
+
+    #[inline(never)]
+    fn check_closely(&self, value: u64) -> Result<(), Misfit> {
         self.fit().check_affine(value, self.scale, self.add)
     }
 
@@ -184,6 +196,11 @@ impl FormulaRecord {
             let field = ((of >> (self.shr & 63)) & self.mask) << (self.shl & 63);
             return (Store::W32, self.base.wrapping_add(field));
         }
+        self.eval_any(value)
+    }
+
+    #[inline(never)]
+    fn eval_any(&self, value: u64) -> (Store, u64) {
         match self.formula(0) {
             Some(f) => (f.store, f.eval(value)),
             None => (Store::Nothing, 0),
