@@ -23,9 +23,15 @@ const NAMES: [(&str, &str); 4] = [
     ("nv-blackwell", "gb20x"),
 ];
 const N: usize = 128;
+/// Bytes of a short first chunk.
+const PIECE: usize = 8192;
 
 fn open(name: &str) -> Device {
-    let options = crate::Options::default().wait_timeout_ms(10_000);
+    open_with(name, crate::Options::default())
+}
+
+fn open_with(name: &str, options: crate::Options) -> Device {
+    let options = options.wait_timeout_ms(10_000);
     let name = format!("sim:{name}");
     Device::open_with(&name, &options).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
@@ -49,7 +55,18 @@ struct Bench {
 
 impl Bench {
     fn new(name: &str) -> Self {
-        let device = open(name);
+        Self::on(open(name))
+    }
+
+    /// Recordings begin with a chunk for a few launches, and each further one is twice as long.
+    fn in_pieces(name: &str) -> Self {
+        Self::on(open_with(
+            name,
+            crate::Options::default().arena_bytes(PIECE),
+        ))
+    }
+
+    fn on(device: Device) -> Self {
         let buffers = [0f32, 1.0, 2.0].map(|v| device.alloc_from(&[v; N]).expect("memory"));
         Self {
             add: vadd(&device),
@@ -340,6 +357,104 @@ fn chained_launches_run_in_order_whatever_the_seed() {
                 [y; N],
                 "{name}, seed {seed}"
             );
+        }
+    }
+}
+
+/// The chunks that a recording's argument blocks and descriptors are in.
+fn chunks(commands: &Commands) -> Vec<Arc<Allocation>> {
+    let all = commands.recording.chunks.iter();
+    all.map(|chunk| Arc::clone(&chunk.allocation)).collect()
+}
+
+/// The launches of each chunk are a chain of their own, sent by words of their own. A signal behind the last one of a chunk
+/// is still its release.
+#[test]
+fn a_chain_ends_with_its_chunk_and_another_one_follows() {
+    for (name, chip) in NAMES {
+        let chip = Chip::named(chip).expect("a chip");
+        for seed in 0..4 {
+            let bench = Bench::in_pieces(&format!("{name},seed={seed}"));
+            let signal = bench.device.signal().expect("a signal");
+            let mut commands = bench.record();
+            for step in 0..STEPS {
+                bench.exec(&mut commands, ORDERS[step % 2]);
+                commands.signal(&signal, step as u64 + 1).expect("room");
+            }
+            let chunks = chunks(&commands);
+            assert!(
+                (2..STEPS / 2).contains(&chunks.len()),
+                "{name}: {} chunks",
+                chunks.len()
+            );
+            let (words, sent) = short(commands.recording.words());
+            assert_eq!(words, ["WFI", "PCAS"].repeat(chunks.len()), "{name}");
+            let chains = chunks.iter().zip(sent).map(|(memory, first)| {
+                // `descriptor` finds an address of another chunk to be outside.
+                chain(chip, memory, first)
+            });
+            let payloads: Vec<u32> = chains.flatten().map(|(_, payload)| payload).collect();
+            let wanted: Vec<u32> = (1..=STEPS as u32).collect();
+            assert_eq!(payloads, wanted, "{name}");
+            let point = commands.submit().expect("submitted");
+            point.wait().unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(signal.value(), STEPS as u64);
+            let [x, y] = fibonacci(STEPS);
+            assert_eq!(bench.buffers[1].to_vec().expect("idle"), [x; N], "{name}");
+            assert_eq!(bench.buffers[2].to_vec().expect("idle"), [y; N], "{name}");
+        }
+    }
+}
+
+/// The same bound, with grids and releases that are known late: equal to a recording with the numbers, in every chunk.
+#[test]
+fn chains_of_several_chunks_are_patched_to_what_is_recorded_afresh() {
+    for (name, _) in NAMES {
+        let late = Bench::in_pieces(name);
+        let signal = late.device.signal().expect("a signal");
+        let record =
+            |bench: &Bench, commands: &mut Commands, [groups, at]: [hcq_nostd::value::Value; 2]| {
+                for step in 0..STEPS {
+                    let args = bench.args(ORDERS[step % 2]);
+                    let grid = Grid::new((groups, 1u32, 1u32), 64);
+                    // SAFETY: at most as many items as all buffers have elements.
+                    unsafe { commands.exec(&bench.add, &args, grid) }.expect("a launch");
+                    commands.signal_at(at, step as u64 + 1).expect("room");
+                }
+            };
+        let bytes = |chunks: &[Arc<Allocation>]| -> Vec<Vec<u8>> {
+            chunks.iter().map(|c| read(c, c.len())).collect()
+        };
+        let mut commands = late.record();
+        let vars = [0; 2].map(|_| commands.var().expect("few"));
+        record(&late, &mut commands, vars.map(Into::into));
+        let patched = chunks(&commands);
+        assert!(
+            (2..STEPS / 2).contains(&patched.len()),
+            "{name}: {} chunks",
+            patched.len()
+        );
+        let words = commands.recording.words().to_vec();
+        let mut bound = commands.bind().expect("bound");
+        for groups in [1, 2, 1] {
+            bound
+                .set_all(vars[0], &[groups, signal.address()])
+                .expect("variables");
+            let point = bound.submit().expect("all are known");
+            point.wait().unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(signal.value(), STEPS as u64, "{name}");
+            // A device that has recorded nothing: others begin with the longest chunk that they had.
+            let now = Bench::in_pieces(name);
+            let at = now.device.signal().expect("a signal").address();
+            let mut commands = now.record();
+            record(&now, &mut commands, [groups, at].map(Into::into));
+            let afresh = chunks(&commands);
+            let places = |chunks: &[Arc<Allocation>]| -> Vec<u64> {
+                chunks.iter().map(|chunk| chunk.address()).collect()
+            };
+            assert_eq!(places(&afresh), places(&patched), "machines alike");
+            assert_eq!(commands.recording.words(), words, "{name}");
+            assert_eq!(bytes(&afresh), bytes(&patched), "{name}, {groups}");
         }
     }
 }
