@@ -121,7 +121,9 @@ impl fmt::Debug for Family {
 /// | `exact_queues` | `on`, `off` | rings and pointers are whole allocations, as since Linux 6.12 | `amd` |
 /// | `driver` | `580.95.05` | the version of the driver; its branch decides how long arguments are | `nv` |
 /// | `kgsl` | `present`, `missing`, `denied` | what is at `/dev/kgsl-3d0` | `qcom` |
-/// | `hang_ms` | milliseconds | without a finished command, after which the GPU is said to hang | `qcom` |
+/// | `msm` | `missing`, `present`, `denied`, `bare` | what is at `/dev/dri/renderD128`; unless it is missing, there is no `/dev/kgsl-3d0`. A bare driver has not found the GPU's firmware | `qcom` |
+/// | `msm_version` | `1.0` to `1.9` | the version that msm answers; its checks stay those of 1.9 | `qcom` |
+/// | `hang_ms` | milliseconds | without a finished command, after which the GPU is said to hang; of msm, between two looks whether it does | `qcom` |
 /// | `idle_ms` | milliseconds | without commands, after which the GPU sleeps | `qcom` |
 ///
 /// An option that the GPUs do not have is refused; of the builder, when the machine starts.

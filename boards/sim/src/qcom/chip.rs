@@ -30,6 +30,10 @@ pub(crate) struct Chip {
     pub(crate) gmem_alignment: u64,
     /// `gpu_id` of `kgsl_devinfo`; kernels of today leave it 0.
     pub(crate) gpu_id: u32,
+    /// `revn` in Linux' `a6xx_catalog.c`; newer chips have none.
+    pub(crate) msm_number: u32,
+    /// `address_space_size` there, or 4 GiB (`adreno_private_address_space_size`).
+    pub(crate) msm_space: u64,
     /// `highest_bank_bit`.
     pub(crate) highest_bank_bit: u32,
     /// `qcom,ubwc-mode` of the vendor's device tree.
@@ -106,6 +110,8 @@ static CHIPS: [Chip; 3] = [
         gmem: MIB,
         gmem_alignment: MIB,
         gpu_id: 630,
+        msm_number: 630,
+        msm_space: 4 << 30,
         highest_bank_bit: 15,
         ubwc_mode: 2,
         firmware: 0x190,
@@ -131,6 +137,8 @@ static CHIPS: [Chip; 3] = [
         gmem: MIB + 128 * KIB,
         gmem_alignment: 0,
         gpu_id: 650,
+        msm_number: 650,
+        msm_space: 16 << 30,
         highest_bank_bit: 16,
         ubwc_mode: 4,
         firmware: 0x095,
@@ -156,6 +164,8 @@ static CHIPS: [Chip; 3] = [
         gmem: MIB + 512 * KIB,
         gmem_alignment: 0,
         gpu_id: 0,
+        msm_number: 660,
+        msm_space: 16 << 30,
         highest_bank_bit: 16,
         ubwc_mode: 4,
         firmware: 0x095,

@@ -9,7 +9,7 @@
 //! - A page fault stops the GPU (`KGSL_FT_PAGEFAULT_GPUHALT_ENABLE`), which is a setting that the kernel leaves off: then reads give
 //!   anything and writes are dropped, and the only witness is the log.
 //! - A packet that the command processor does not take is a hardware error; a launch that hangs the GPU, or a program that
-//!   does, runs into the kernel's time limit at once instead of after [`hang_ms`](super::options::Options).
+//!   does, runs into the kernel's time limit at once instead of after [`hang`](super::options::Options::hang).
 //! - The GPU may lose its registers whenever it is idle (`ADRENO_IFPC`), whatever of them the kernel restores.
 //! - After a reset, stores that were in the GPU's caches are lost.
 //! - Not there (`ENOTTY`): calls that newer ones replace, performance counters, sync sources, timelines, recurring and
@@ -19,14 +19,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use hcq_uapi::ioctl::{self, Argument};
+use hcq_uapi::ioctl;
 use hcq_uapi::kgsl as uapi;
 
+use super::call::{Call, copy_struct};
 use super::chip::Chip;
 use super::options::Options;
+use super::power::Power;
 use super::seam::CommandProcessor;
 use crate::cache::{Caches, Sizes};
-use crate::machine::{Answer, Block, FileId, PAGE, Store, user};
+use crate::machine::{Answer, Block, FileId, PAGE, Store};
 
 mod command;
 mod context;
@@ -42,7 +44,7 @@ mod timestamps;
 mod wait;
 
 use context::Context;
-use dispatch::{Power, Ring};
+use dispatch::Ring;
 use object::FreeEvent;
 use process::Process;
 use wait::Waits;
@@ -179,77 +181,4 @@ impl Kernel {
             _ => Err(libc::ENOTTY),
         }
     }
-}
-
-/// The caller's argument.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    request: u32,
-    address: u64,
-}
-
-impl Call {
-    fn shared<T: Argument>(self) -> usize {
-        ioctl::size(self.request).min(size_of::<T>())
-    }
-
-    fn copies<T: Argument>(self, direction: u32) -> bool {
-        ioctl::direction(T::REQUEST) & ioctl::direction(self.request) & direction != 0
-    }
-
-    /// `kgsl_ioctl_copy_in`: as much as both sides know; what the caller leaves out is zero.
-    fn take<T: Argument>(self) -> Result<T, i32> {
-        let mut args = T::new_zeroed();
-        if self.copies::<T>(ioctl::WRITE) {
-            let bytes = args.as_mut_bytes().get_mut(..self.shared::<T>());
-            user::read(self.address, bytes.unwrap_or_default())?;
-        }
-        Ok(args)
-    }
-
-    /// `kgsl_ioctl_copy_out`.
-    fn give<T: Argument>(self, args: &T) -> Result<(), i32> {
-        if self.copies::<T>(ioctl::READ) {
-            let bytes = args.as_bytes().get(..self.shared::<T>());
-            user::write(self.address, bytes.unwrap_or_default())?;
-        }
-        Ok(())
-    }
-
-    /// The argument is copied back unless there is an error.
-    fn run<T: Argument>(self, call: impl FnOnce(&mut T) -> Result<(), i32>) -> Result<Answer, i32> {
-        let mut args = self.take()?;
-        call(&mut args)?;
-        self.give(&args)?;
-        Ok(Answer::Done(0))
-    }
-}
-
-/// `copy_struct_from_user`: a struct of which the caller knows `bytes`; what it does not know is zero, and what the kernel does
-/// not know must be.
-fn copy_struct<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
-    address: u64,
-    bytes: u64,
-) -> Result<T, i32> {
-    let mut value = T::new_zeroed();
-    let known = u64::try_from(size_of::<T>()).map_err(|_| libc::EFAULT)?;
-    let mut at = known;
-    while at < bytes {
-        // `check_zeroed_user`.
-        let mut rest = [0u8; 4096];
-        let now = (bytes - at).min(PAGE);
-        let part = usize::try_from(now)
-            .ok()
-            .and_then(|now| rest.get_mut(..now));
-        let part = part.ok_or(libc::EFAULT)?;
-        user::read(address.checked_add(at).ok_or(libc::EFAULT)?, part)?;
-        if part.iter().any(|&byte| byte != 0) {
-            return Err(libc::E2BIG);
-        }
-        at += now;
-    }
-    let shared = usize::try_from(bytes.min(known)).map_err(|_| libc::EFAULT)?;
-    let part = value.as_mut_bytes().get_mut(..shared);
-    user::read(address, part.unwrap_or_default())?;
-    Ok(value)
 }

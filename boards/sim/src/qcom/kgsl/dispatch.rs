@@ -2,7 +2,7 @@
 //! `adreno_a6xx_ringbuffer.c`, `adreno_a6xx_preempt.c`).
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hcq_uapi::kgsl::{
     CmdbatchFlags, ContextFlags, KGSL_CONTEXT_PREEMPT_STYLE_MASK,
@@ -13,13 +13,14 @@ use super::command::{Command, Queued};
 use super::fault::Kind;
 use super::timestamps::passed;
 use super::{Kernel, MEMSTORE_MAX};
-use crate::cache::{Caches, Levels, host};
-use crate::engine::{Cause, Host, Parts, Step};
+use crate::cache::{Levels, host};
+use crate::engine::{Cause, Step};
 use crate::exec::Executor;
 use crate::machine::clock;
 use crate::machine::order::Turned;
+use crate::qcom::host::{Asked, ticks};
 use crate::qcom::seam::{CommandProcessor, Submission};
-use crate::vm::{AddressSpace, PageFault, PageTable};
+use crate::vm::PageFault;
 
 /// `_context_drawobj_burst`.
 const BURST: u32 = 5;
@@ -32,8 +33,6 @@ const PRIORITIES: u32 = 16;
 const WANDER: u8 = 8;
 /// One look in so many lets a ring of a higher priority go first.
 const PREEMPT: u8 = 4;
-/// Turns that waking takes at most.
-const WAKE: u32 = 16;
 
 /// A command in a ring.
 #[derive(Debug)]
@@ -71,74 +70,6 @@ impl Ring {
     /// A context is no more.
     pub(super) fn forget(&mut self, context: u32) {
         self.active = self.active.filter(|&active| active != context);
-    }
-}
-
-/// Whether the GPU is on.
-#[derive(Debug)]
-pub(super) struct Power {
-    awake: bool,
-    /// Turns that waking takes yet.
-    waking: u32,
-    /// When it last did something.
-    since: Instant,
-    /// `KGSL_PROP_PWRCTRL` keeps it on.
-    pub(super) kept: bool,
-    /// It had nothing to do since it last looked.
-    idle: bool,
-}
-
-impl Default for Power {
-    fn default() -> Self {
-        Self {
-            awake: false,
-            waking: 0,
-            since: Instant::now(),
-            kept: false,
-            idle: true,
-        }
-    }
-}
-
-/// What a command processor asks while it steps.
-struct Asked<'a> {
-    table: &'a PageTable,
-    caches: &'a mut Caches,
-    executor: &'a mut dyn Executor,
-    random: &'a mut fastrand::Rng,
-}
-
-/// `CP_ALWAYS_ON_COUNTER`: 19.2 MHz.
-fn ticks() -> u64 {
-    let ticks = u128::from(clock::raw_ns()) * 192 / 10_000;
-    u64::try_from(ticks).unwrap_or(u64::MAX)
-}
-
-impl Host for Asked<'_> {
-    fn vm(&self) -> &dyn AddressSpace {
-        self.table
-    }
-
-    fn parts(&mut self) -> Parts<'_> {
-        Parts {
-            vm: self.table,
-            caches: self.caches,
-            executor: self.executor,
-        }
-    }
-
-    fn clock(&self) -> u64 {
-        ticks()
-    }
-
-    fn interrupt(&mut self, _: u32) {}
-
-    fn doorbell(&self) -> u64 {
-        0
-    }
-
-    fn random(&mut self, below: u32) -> u32 {
-        self.random.u32(..below.max(1))
     }
 }
 
@@ -324,27 +255,11 @@ impl Kernel {
 
     /// Wakes the GPU; `false` while it is not awake. A GPU that was idle may have lost what it knew.
     fn wake(&mut self) -> bool {
-        let power = &mut self.power;
-        if power.idle {
-            let limit = Duration::from_millis(self.settings.options.idle_ms.into());
-            if power.awake && !power.kept && power.since.elapsed() > limit {
-                power.awake = false;
-            }
-            let collapsed = !power.awake || self.random.bool();
-            if !power.awake {
-                power.waking = self.random.u32(1..=WAKE);
-            }
-            power.idle = false;
-            if collapsed {
-                self.collapse();
-            }
+        let idle_ms = self.settings.options.idle_ms;
+        if self.power.begin(idle_ms, &mut self.random) {
+            self.collapse();
         }
-        if let Some(left) = self.power.waking.checked_sub(1) {
-            self.power.waking = left;
-            return false;
-        }
-        self.power.awake = true;
-        true
+        self.power.is_awake()
     }
 
     /// The GPU's power goes: its caches have been written back, its registers are lost.
@@ -371,10 +286,7 @@ impl Kernel {
         }
         let issued = self.issue();
         let Some(index) = self.choose() else {
-            if !self.power.idle {
-                self.power.idle = true;
-                self.power.since = Instant::now();
-            }
+            self.power.rest();
             return if issued { Turned::Moved } else { Turned::Idle };
         };
         if let Some(ring) = self.rings.get_mut(index)
@@ -433,7 +345,7 @@ impl Kernel {
 
     /// `_adreno_dispatch_check_timeout`: whether the GPU hangs.
     fn check_time(&mut self, index: usize) -> bool {
-        let limit = Duration::from_millis(self.settings.options.hang_ms.into());
+        let limit = self.settings.options.hang();
         let Some(ring) = self.rings.get(index) else {
             return false;
         };
