@@ -10,7 +10,7 @@ use hcq_uapi::kgsl;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::advice;
-use super::context::Queue;
+use super::context;
 use super::memory::Bo;
 use crate::Error;
 use crate::ioctl::{Plain, call_with};
@@ -219,7 +219,7 @@ impl Driver for Device {
     }
 
     fn context(&self, fast: bool) -> Result<Arc<dyn Context>, Error> {
-        Ok(Arc::new(Queue::new(&self.node, fast)?))
+        Ok(Arc::new(context::new(&self.node, fast)?))
     }
 
     fn clocks(&self) -> Option<Clocks> {

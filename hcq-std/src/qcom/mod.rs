@@ -9,6 +9,7 @@ mod clock;
 mod copies;
 pub(crate) mod driver;
 mod encode;
+pub(crate) mod feed;
 mod memory;
 mod port;
 mod program;
