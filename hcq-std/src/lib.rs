@@ -101,9 +101,12 @@
 //!   a wait for the engine to be idle. The first two signals or timestamps behind a launch are written by it, too.
 //! - Every kernel has a stack: local memory for all threads that the GPU can hold, of each queue that it is launched on, is
 //!   allocated at the first launch. When it grows, launches wait until the device is idle.
-//! - The driver wakes nobody: a waiting host looks again after naps of up to a millisecond.
-//! - A fault in a kernel tells its address or the instruction. One of a copy or a signal may tell only that it was there.
-//!   After it [`Device::recover`] makes new channels, and tries them.
+//! - A waiting host sleeps until the GPU's next interrupt, which ends every submission, or an error. What comes without one, as
+//!   a signal in the middle of a submission or one that another GPU or the host sets, it sees within 5 ms. Where the driver
+//!   has no events for a process, it looks again after naps of up to a millisecond.
+//! - A memory fault tells its address and its queue, of kernels, copies and signals alike; an error of a kernel tells its
+//!   instruction. Firmware that does not say what it knows of a channel leaves that to kernels' faults; others tell then only
+//!   that they were there. After a fault [`Device::recover`] makes new channels, and tries them.
 //!
 //! # Adreno GPUs
 //!

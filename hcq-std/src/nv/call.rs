@@ -77,6 +77,8 @@ pub(super) trait Plain: Argument + Copy {}
 impl Plain for nv::nv_ioctl_card_info_list {}
 impl Plain for nv::nv_ioctl_register_fd {}
 impl Plain for nv::nv_ioctl_rm_api_version {}
+impl Plain for nv::nv_ioctl_alloc_os_event {}
+impl Plain for nv::nv_ioctl_free_os_event {}
 impl Plain for nv::nv_ioctl_nvos33_parameters_with_fd {}
 impl Plain for nv::NVOS00_PARAMETERS {}
 impl Plain for nv::UVM_INITIALIZE_PARAMS {}

@@ -113,7 +113,8 @@ pub(super) fn compute_behind<'w>(
                 local_memory: e.grid.local_memory,
             })?;
         }
-        // A release of a descriptor stays one. Nobody is woken by its trap: hosts that wait for this GPU nap.
+        // A release of a descriptor stays one. Nobody is woken by its trap, but by the interrupt at the
+        // submission's end.
         Command::Signal(signal, value) if state.active().is_some() => {
             let signal = SignalAt {
                 notify: false,

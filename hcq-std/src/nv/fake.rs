@@ -10,7 +10,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hcq_uapi::ioctl;
 use hcq_uapi::nv;
@@ -78,6 +78,17 @@ pub(super) struct State {
     pub(super) mmu: nv::NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS,
     pub(super) sm: Option<(usize, nv::NV83DE_SM_ERROR_STATE_REGISTERS)>,
     pub(super) running: BTreeSet<u32>,
+    /// Files that take events, by client and the number that it calls them.
+    pub(super) os_events: BTreeMap<(u32, u32), i32>,
+    /// Event objects: what they call their file, and which event it is.
+    pub(super) events: BTreeMap<u32, (u32, u32)>,
+    /// Subdevices and what they are to tell.
+    pub(super) asked: BTreeSet<(u32, u32)>,
+    /// Files that a `poll` finds readable, once.
+    readable: BTreeSet<i32>,
+    /// Polls that were begun, and how they fail.
+    pub(super) polls: usize,
+    pub(super) poll_fails: Option<Errno>,
     pub(super) time: u64,
     pub(super) calls: Vec<Counted>,
     /// The n-th counted call, from 0, fails, and how many after it.
@@ -164,22 +175,32 @@ impl State {
         (at >= first && at - first < times).then_some(failure)
     }
 
+    /// Something happens that event objects of this index are told of.
+    pub(super) fn raise(&mut self, index: u32) {
+        let told = self.events.values().filter(|(_, of)| *of == index);
+        let names: Vec<u32> = told.map(|(name, _)| *name).collect();
+        let files = self.os_events.iter();
+        let files = files.filter(|((_, name), _)| names.contains(name));
+        self.readable.extend(files.map(|(_, file)| *file));
+    }
+
     /// What is left of devices.
     pub(super) fn left(&self) -> String {
         format!(
-            "objects {:x?}, ranges {:x?}, gpus {:?}, spaces {:?}, channels {:x?}, mappings {}, files {:?}",
+            "objects {:x?}, ranges {:x?}, gpus {:?}, spaces {:?}, channels {:x?}, mappings {}, events {:x?}, files {:?}",
             self.objects.keys(),
             self.ranges.keys(),
             self.gpus,
             self.spaces,
             self.registered,
             self.mappings.len(),
+            self.os_events.keys(),
             self.open_files.values()
         )
     }
 
     pub(super) const NOTHING: &'static str =
-        "objects [], ranges [], gpus {}, spaces {}, channels {}, mappings 0, files []";
+        "objects [], ranges [], gpus {}, spaces {}, channels {}, mappings 0, events [], files []";
 
     /// The objects of a class.
     pub(super) fn of_class(&self, class: u32) -> Vec<u32> {
@@ -231,6 +252,8 @@ impl System for Fake {
         let mut state = self.state();
         state.open_files.remove(&file.raw()).expect("closed once");
         state.pending.remove(&file.raw());
+        state.os_events.retain(|_, of| *of != file.raw());
+        state.readable.remove(&file.raw());
     }
 
     unsafe fn ioctl(&self, file: &Handle, request: u64, p: *mut c_void) -> Result<i32, Errno> {
@@ -251,7 +274,7 @@ impl System for Fake {
         if is_uvm {
             state.uvm(request, p, injected);
         } else {
-            state.rm(&path, request, p, injected);
+            state.rm((file.raw(), &path), request, p, injected);
         }
         Ok(0)
     }
@@ -309,8 +332,24 @@ impl System for Fake {
         unsafe { Linux.munmap(address, len) }
     }
 
-    fn poll(&self, _: &Handle, _: Duration) -> Result<bool, Errno> {
-        Err(Errno::NOSYS)
+    fn poll(&self, file: &Handle, timeout: Duration) -> Result<bool, Errno> {
+        let end = Instant::now() + timeout;
+        self.state().polls += 1;
+        loop {
+            let mut state = self.state();
+            assert!(state.open_files.contains_key(&file.raw()));
+            if let Some(errno) = state.poll_fails {
+                return Err(errno);
+            }
+            if state.readable.remove(&file.raw()) {
+                return Ok(true);
+            }
+            drop(state);
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
     }
 
     fn read(&self, path: &Path, _: usize) -> Result<Vec<u8>, Errno> {

@@ -10,6 +10,7 @@ use hcq_uapi::nv::{self, NVXXXX_CTRL_XXX_INFO, VaspaceFlags};
 
 use super::advice;
 use super::call::{self, File, Refusal};
+use super::event::Events;
 use super::process::Card;
 use super::root::{Object, Root};
 use crate::Error;
@@ -159,6 +160,8 @@ impl Drop for RegisteredSpace {
 /// A GPU of the process. Fields are dropped in their order: what hangs below something comes before it.
 #[derive(Debug)]
 pub(crate) struct Gpu {
+    /// `None` if the driver has none for this process.
+    events: Option<Events>,
     doorbells: Mapping,
     _usermode: Object,
     _space: RegisteredSpace,
@@ -166,7 +169,7 @@ pub(crate) struct Gpu {
     _registered: Registered,
     subdevice: Object,
     device: Object,
-    file: File,
+    file: Arc<File>,
     root: Arc<Root>,
     name: String,
     ordinal: usize,
@@ -187,7 +190,7 @@ impl Gpu {
             let name = name.clone();
             move |refusal: Refusal| refusal.of(&name, operation, advice::refused(refusal))
         };
-        let file = open_file(root, &name, &card)?;
+        let file = Arc::new(open_file(root, &name, &card)?);
         let mut id = nv::NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS {
             gpuId: card.gpu_id,
             ..Default::default()
@@ -234,7 +237,9 @@ impl Gpu {
         let mapped = open_file(root, &name, &card)?;
         let place = (usermode.handle(), bytes, None);
         let doorbells = map_through(root, &name, &mapped, device.handle(), place)?;
+        let events = Events::new(root, &file, subdevice.handle()).ok();
         Ok(Self {
+            events,
             doorbells,
             _usermode: usermode,
             _space: space,
@@ -274,7 +279,7 @@ impl Gpu {
         &self.facts
     }
 
-    pub(super) const fn file(&self) -> &File {
+    pub(super) fn file(&self) -> &File {
         &self.file
     }
 
@@ -284,6 +289,11 @@ impl Gpu {
 
     pub(super) const fn vaspace(&self) -> u32 {
         self.vaspace.handle()
+    }
+
+    /// What a host that waits for this GPU sleeps on.
+    pub(super) const fn events(&self) -> Option<&Events> {
+        self.events.as_ref()
     }
 
     /// The registers where channels are told of work.

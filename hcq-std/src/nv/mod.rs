@@ -1,7 +1,7 @@
 //! NVIDIA GPUs through NVIDIA's kernel driver: the resource manager and unified memory.
 //!
 //! From the bottom: the calls ([`call`]); a client and its objects ([`root`]); the driver's files and its GPUs ([`process`],
-//! [`gpu`]); memory and channels ([`memory`], [`channel`]). On them the device: memory by purpose ([`table`]), the channels
+//! [`gpu`]), and how they wake hosts ([`event`]); memory and channels ([`memory`], [`channel`]). On them the device: memory by purpose ([`table`]), the channels
 //! and what goes with them ([`rings`]), the host's half of them ([`port`]), words ([`encode`]), kernels ([`program`]).
 //!
 //! Compute queues and copy queues are channels of one group, which run side by side. Host and GPU meet in host memory that
@@ -11,6 +11,7 @@ mod advice;
 mod call;
 mod channel;
 mod encode;
+mod event;
 mod fault;
 mod gpu;
 mod list;
@@ -61,7 +62,11 @@ use crate::info::DeviceInfo;
 use crate::seam::System;
 use crate::{Error, Options};
 
-/// Naps of a waiting host, from the first to the longest.
+/// Sleeps of a waiting host, from the first to the longest. Interrupts end them; what comes without one, as what hosts and
+/// other GPUs store, is late by at most as long as it was waited for.
+const SHORT_SLEEP: Duration = Duration::from_millis(1);
+const LONG_SLEEP: Duration = Duration::from_millis(5);
+/// The same where no event wakes anybody.
 const SHORT_NAP: Duration = Duration::from_micros(20);
 const LONG_NAP: Duration = Duration::from_millis(1);
 /// Time between two looks for faults when nobody waits.
@@ -159,12 +164,35 @@ impl Nv {
     fn pass_time(&self, round: u32, limit: Duration, changed: impl Fn() -> bool) -> bool {
         if round == 0 {
             self.spin_until(&changed);
-        } else if !changed() {
-            // The driver wakes nobody: naps that get longer.
+        } else if !changed() && !self.sleep(round, limit, &changed) {
             let nap = SHORT_NAP.saturating_mul(1 << round.min(8)).min(LONG_NAP);
             std::thread::sleep(nap.min(limit));
         }
         changed()
+    }
+
+    /// Sleeps until an event; `false` if there is none to sleep on.
+    fn sleep(&self, round: u32, limit: Duration, changed: impl Fn() -> bool) -> bool {
+        let Some(events) = self.gpu.events() else {
+            return false;
+        };
+        let sleep = SHORT_SLEEP
+            .saturating_mul(1 << (round - 1).min(3))
+            .min(LONG_SLEEP);
+        let start = Instant::now();
+        let Ok(came) = events.sleep(sleep.min(limit), &changed) else {
+            return false;
+        };
+        if came {
+            // It may have been an error: the next look is not too soon.
+            self.last_look.store(0, Ordering::Relaxed);
+        }
+        if came && round > 2 && !changed() && start.elapsed() < SHORT_NAP {
+            // Not one from before the wait, which nobody has taken back. A file that is always readable does not keep a
+            // processor busy.
+            std::thread::sleep(SHORT_NAP);
+        }
+        true
     }
 }
 

@@ -37,6 +37,8 @@ pub(super) trait PlainParams: Params {}
 
 impl PlainParams for nv::NV0080_ALLOC_PARAMETERS {}
 impl PlainParams for nv::NV2080_ALLOC_PARAMETERS {}
+impl PlainParams for nv::NV0005_ALLOC_PARAMETERS {}
+impl PlainParams for nv::NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS {}
 impl PlainParams for nv::NV_VASPACE_ALLOCATION_PARAMETERS {}
 impl PlainParams for nv::NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS {}
 impl PlainParams for nv::NV_CTXSHARE_ALLOCATION_PARAMETERS {}

@@ -4,6 +4,7 @@ use crate::seam::Errno;
 use hcq_uapi::nv as uapi;
 
 mod chains;
+mod events;
 mod memory;
 mod opening;
 mod queues;

@@ -26,6 +26,8 @@ impl State {
         for child in below {
             self.free(child);
         }
+        self.events.remove(&handle);
+        self.asked.retain(|(subdevice, _)| *subdevice != handle);
         if let Some(object) = self.objects.remove(&handle)
             && self.channel_params.remove(&handle).is_some()
         {
@@ -95,6 +97,16 @@ impl State {
                 }
                 assert!(p.size.is_multiple_of(4096) && p.limit == p.size - 1);
                 object.size = p.size;
+            }
+            nv::NV01_EVENT_OS_EVENT => {
+                let p = params!(NV0005_ALLOC_PARAMETERS, 24);
+                let source = self.objects[&p.hSrcResource].class;
+                assert_eq!((p.hParentClient, source), (a.hRoot, nv::NV20_SUBDEVICE_0));
+                let name = p.data as u32;
+                if !self.os_events.contains_key(&(a.hRoot, name)) {
+                    return nv::NV_ERR_OBJECT_NOT_FOUND;
+                }
+                self.events.insert(a.hObjectNew, (name, p.notifyIndex));
             }
             nv::KEPLER_CHANNEL_GROUP_A | nv::FERMI_CONTEXT_SHARE_A | nv::GT200_DEBUGGER => {}
             class if class & 0xff == 0x61 => assert!(self.classes.contains(&class)),
@@ -187,6 +199,12 @@ impl State {
             nv::NV2080_CTRL_CMD_GPU_GET_GID_INFO => {
                 let number = self.gpu_of(a.hObject);
                 with!(NV2080_CTRL_GPU_GET_GID_INFO_PARAMS, p => { p.data[..16].copy_from_slice(&uuid(number)); });
+            }
+            nv::NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION => {
+                with!(NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS, p => {
+                    assert_eq!(p.action, nv::NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT);
+                    assert!(self.asked.insert((a.hObject, p.event)));
+                });
             }
             nv::NV2080_CTRL_CMD_TIMER_GET_TIME => {
                 self.time += 1000;
@@ -318,7 +336,13 @@ impl State {
         }
     }
 
-    pub(super) fn rm(&mut self, file: &str, request: u32, p: *mut c_void, injected: Option<u32>) {
+    pub(super) fn rm(
+        &mut self,
+        (number, file): (i32, &str),
+        request: u32,
+        p: *mut c_void,
+        injected: Option<u32>,
+    ) {
         macro_rules! args {
             ($type:ident) => {{
                 assert_eq!(request, nv::$type::REQUEST, "{}", nv::$type::NAME);
@@ -335,6 +359,27 @@ impl State {
             nv::NV_ESC_REGISTER_FD => {
                 let a = args!(nv_ioctl_register_fd);
                 assert!(!is_ctl && self.open_files[&a.ctl_fd] == "/dev/nvidiactl");
+            }
+            nv::NV_ESC_ALLOC_OS_EVENT => {
+                let a = args!(nv_ioctl_alloc_os_event);
+                a.Status = injected.unwrap_or_else(|| {
+                    assert!(self.objects.contains_key(&a.hClient));
+                    match self.os_events.insert((a.hClient, a.fd), number) {
+                        None => nv::NV_OK,
+                        Some(_) => nv::NV_ERR_INSUFFICIENT_RESOURCES,
+                    }
+                });
+            }
+            nv::NV_ESC_FREE_OS_EVENT => {
+                let a = args!(nv_ioctl_free_os_event);
+                a.Status = injected.unwrap_or_else(|| {
+                    let used = self.events.values().any(|(name, _)| *name == a.fd);
+                    assert!(!used, "event objects that name it");
+                    match self.os_events.remove(&(a.hClient, a.fd)) {
+                        Some(_) => nv::NV_OK,
+                        None => nv::NV_ERR_INVALID_EVENT,
+                    }
+                });
             }
             nv::NV_ESC_CHECK_VERSION_STR => {
                 let a = args!(nv_ioctl_rm_api_version);

@@ -305,7 +305,7 @@ fn what_a_channel_was_not_told_is_told_with_the_next_submission() {
 }
 
 /// The driver notes an error of a channel.
-fn note(fake: &Fake, nv: &Nv, index: usize, code: u32) {
+pub(super) fn note(fake: &Fake, nv: &Nv, index: usize, code: u32) {
     let handle = nv.rings.with_live(|live| live[index].handle());
     let state = fake.state();
     let memory = state.channel_params[&handle].hObjectError;
