@@ -1,7 +1,8 @@
 //! What a behaviour is given.
 
-use hcq_std::{Access, Device, Error, Kernel, Options};
+use hcq_std::{Access, Device, Error, FaultRecord, Kernel, Options};
 
+use crate::check::same;
 use crate::kinds::{self, Kind, Stock};
 use crate::report::Faults;
 use crate::{Failure, Needs};
@@ -145,18 +146,23 @@ impl Context {
         kind.kernel(device, stock)?.ok_or_else(missing)
     }
 
-    /// What a fault record says of an access to no memory.
-    pub fn access(&self, access: Access) -> Access {
-        if self.kind.is_none_or(Kind::faults_tell_access) {
-            access
-        } else {
-            Access::Unknown
+    /// Fails unless the fault of an access to no memory says what the access was, or nothing of it if it need not.
+    pub(crate) fn same_access(&self, record: &FaultRecord, access: Access) -> Result<(), Failure> {
+        let may_be_silent = !self.kind.is_none_or(Kind::faults_tell_access);
+        if may_be_silent && record.access == Access::Unknown {
+            return Ok(());
         }
+        same("its access", record.access, access)
     }
 
-    /// Whether the fault of a copy queue says what was accessed, and where.
-    pub(crate) fn copy_faults_tell_address(&self) -> bool {
-        self.kind.is_none_or(Kind::copy_faults_tell_address)
+    /// Fails unless the fault of a command that is no launch says which page it was on, or nothing if it need not.
+    pub(crate) fn same_page(&self, record: &FaultRecord, address: u64) -> Result<(), Failure> {
+        let may_be_silent = !self.kind.is_none_or(Kind::faults_tell_address);
+        if may_be_silent && (record.address, record.access) == (0, Access::Unknown) {
+            return Ok(());
+        }
+        // Some devices report the page only.
+        same("its page", record.address & !0xfff, address & !0xfff)
     }
 
     /// Fails with what is missing, unless submissions see what the host stores into wrapped memory later.

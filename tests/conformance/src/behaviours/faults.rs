@@ -123,13 +123,9 @@ fn write(cx: &mut Context) -> Result<(), Failure> {
     let at = cx.unmapped() + 0x240;
     let point = queue.record().write64(at, 7u64)?.submit()?;
     let record = faulted("a write to no memory", point.wait())?;
-    same(
-        "its kind and access",
-        (record.kind, record.access),
-        (FaultKind::Memory, cx.access(Access::Write)),
-    )?;
-    // Some devices report the page only.
-    same("its page", record.address & !0xfff, at & !0xfff)?;
+    same("its kind", record.kind, FaultKind::Memory)?;
+    cx.same_access(&record, Access::Write)?;
+    cx.same_page(&record, at)?;
     same(
         "the last point signalled",
         record.last_signalled,
@@ -168,10 +164,8 @@ fn copy(cx: &mut Context) -> Result<(), Failure> {
         unsafe { commands.copy_raw(to, from, 64u64) }?;
         let record = faulted("a copy with no memory", commands.submit()?.wait())?;
         same("its kind", record.kind, FaultKind::Memory)?;
-        if cx.copy_faults_tell_address() {
-            same("its access", record.access, cx.access(access))?;
-            same("its page", record.address & !0xfff, page)?;
-        }
+        cx.same_access(&record, access)?;
+        cx.same_page(&record, page)?;
         device.recover()?;
         each("the buffer", &buffer.to_vec()?, |i| word(1, i))?;
     }
@@ -190,7 +184,7 @@ fn wait_and_poll(cx: &mut Context) -> Result<(), Failure> {
         };
         let record = faulted("a command at no memory", commands.submit()?.wait())?;
         same("its kind", record.kind, FaultKind::Memory)?;
-        same("its page", record.address & !0xfff, page)?;
+        cx.same_page(&record, page)?;
     }
     Ok(())
 }

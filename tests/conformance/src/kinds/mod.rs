@@ -62,13 +62,13 @@ pub trait Kind: Debug + Sync {
         true
     }
 
-    /// Whether a fault of an address without memory says what the access was. Some systems say only that nothing is there.
+    /// Whether a fault of an address without memory surely says what the access was. Some systems say only that nothing is there.
     fn faults_tell_access(&self) -> bool {
         true
     }
 
-    /// Whether the fault of a copy queue says what was accessed, and where.
-    fn copy_faults_tell_address(&self) -> bool {
+    /// Whether the fault of a command that is no launch surely says where it was. Some drivers may know nothing of such a one.
+    fn faults_tell_address(&self) -> bool {
         true
     }
 

@@ -56,10 +56,15 @@ impl Kind for Nv {
         }
     }
 
-    /// What the driver remembers of a page fault it remembers of graphics contexts (`kgrctxLookupMmuFaultInfo`), which copy engines
-    /// do not have.
-    fn copy_faults_tell_address(&self) -> bool {
+    /// What the access was the driver remembers of programs only (`kgrctxRecordMmuFault`). A channel tells the address and the
+    /// reason (`NV906F_CTRL_GET_MMU_FAULT_INFO_PARAMS`), and one reason, a page that is not there, is of reads and writes.
+    fn faults_tell_access(&self) -> bool {
         false
+    }
+
+    /// The channel's answer is that of firmware which is not public, and may be that it knows nothing.
+    fn faults_tell_address(&self) -> bool {
+        self.simulated
     }
 
     /// A cubin has the size and the place of each argument (`EIATTR_KPARAM_INFO`).
