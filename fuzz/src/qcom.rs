@@ -74,6 +74,7 @@ fn variant(chip: u8, data: &[u8]) -> Result<bool, VariantError> {
             n @ 0..100 => Param::Scalar(n),
             n @ 100..120 => Param::Texture(image().filter(|_| n % 2 == 0)),
             n @ 120..140 => Param::Storage(image().filter(|_| n % 2 == 0)),
+            250.. => Param::Sampler,
             _ => Param::Buffer,
         })
         .collect();

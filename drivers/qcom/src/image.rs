@@ -18,8 +18,12 @@ pub(crate) const ADDRESS_AT: u32 = 16;
 const ALIGN_LOG2: u8 = 6;
 /// What an image's address must be.
 pub(crate) const ADDRESS_FIT: Fit = Fit::aligned(ADDRESS_BITS, ALIGN_LOG2);
+/// What an image's address and the bytes of a row are multiples of.
+pub const ALIGN: u32 = 1 << ALIGN_LOG2;
 /// Texels in a row, and rows, at most.
 pub const MAX_SIDE: u32 = 16384;
+/// Bytes of a row at most: the largest multiple of [`ALIGN`] that PITCH holds.
+pub const MAX_PITCH: u32 = (1 << 22) - ALIGN;
 
 /// How texels are stored, `a6xx_format`. Components are in the order red, green, blue, alpha.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +134,7 @@ impl Image {
         side.check(width.into())?;
         side.check(height.into())?;
         let fit = Fit {
-            align_log2: 6,
+            align_log2: ALIGN_LOG2,
             ..Fit::bits(22)
         };
         fit.check(pitch.into())?;
@@ -374,7 +378,8 @@ impl Sampler {
         self.words
     }
 
-    pub(crate) fn bytes(&self) -> [u8; SAMPLER_BYTES as usize] {
+    /// Its words as the device reads them, for an argument that is given at each launch.
+    pub fn bytes(&self) -> [u8; SAMPLER_BYTES as usize] {
         zerocopy::transmute!(self.words)
     }
 }

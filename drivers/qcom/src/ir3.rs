@@ -20,7 +20,7 @@ const BRANCH_STACK: u32 = 64;
 /// Bytes of an instruction.
 const INSTRUCTION: usize = 8;
 
-/// A sampler for each texture, as the compiler has them.
+/// A sampler for each texture, as the compiler has them for programs that read texels at whole coordinates.
 static SAMPLERS: [Sampler; MAX_SAMPLERS] = [Sampler::TEXELS; MAX_SAMPLERS];
 
 /// What the compiler says of a program: fields of `ir3_shader_variant`, by their names there.
@@ -206,7 +206,8 @@ impl Variant<'_> {
     }
 
     /// Lays out the arguments: buffers and numbers one after the other at their natural alignment, as a C struct has them,
-    /// images in their registers. `slots` takes one entry per argument, `images` one per texture register and storage image,
+    /// images and samplers in their registers. There is a sampler register for each texture register, and as many as there are
+    /// sampler arguments; those that no argument fills have [`Sampler::TEXELS`]. `slots` takes one entry per argument, `images` one per texture register and storage image,
     /// `constants` one per immediate.
     ///
     /// # Errors
@@ -236,18 +237,18 @@ impl Variant<'_> {
                 bytes: 4,
             };
         }
-        let samplers = SAMPLERS
-            .get(..self.textures.len())
-            .ok_or(ArgumentsError::TooMany {
-                count: self.textures.len(),
-                max: MAX_SAMPLERS,
-            })?;
+        let given = params.iter().filter(|p| matches!(p, Param::Sampler));
+        let count = self.textures.len().max(given.count());
+        let samplers = SAMPLERS.get(..count).ok_or(ArgumentsError::TooMany {
+            count,
+            max: MAX_SAMPLERS,
+        })?;
         let mut end = self.arguments_offset;
         let placed = params.iter().map(move |param| {
             let bytes = match param {
                 Param::Buffer => 8,
                 Param::Scalar(bytes) => u32::from(*bytes),
-                Param::Storage(_) | Param::Texture(_) => return (*param, 0),
+                Param::Storage(_) | Param::Texture(_) | Param::Sampler => return (*param, 0),
             };
             // What leaves 32 bits is behind all constants, which is an error of its own.
             let at = end

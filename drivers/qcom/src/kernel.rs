@@ -105,6 +105,8 @@ pub enum Param {
     /// A texture. If its shape is known the argument is its device address, as a buffer's; else it is the bytes of
     /// [`Image::texture_at`].
     Texture(Option<Image>),
+    /// A sampler, the bytes of [`Sampler::bytes`]. The first of them is in the first sampler register, and so on.
+    Sampler,
 }
 
 /// A descriptor in the argument block, and the argument that it is of.
@@ -216,7 +218,7 @@ pub struct Given<'p> {
     pub texture_map: Option<&'p [u8]>,
     /// The compiler's constants.
     pub constants: &'p [Constant],
-    /// Samplers, in order of their registers.
+    /// Samplers, in order of their registers. Arguments take the place of the first ones.
     pub samplers: &'p [Sampler],
 }
 
@@ -240,6 +242,7 @@ impl<'p> Arguments<'p> {
         images: &'p mut [ImageSlot],
     ) -> Result<Self, ArgumentsError> {
         let (mut count, mut texture_count, mut storage_count, mut end) = (0usize, 0, 0, 0u64);
+        let mut sampler_count = 0usize;
         for (param, offset) in params.clone() {
             let bytes = match param {
                 Param::Buffer => 8,
@@ -251,6 +254,10 @@ impl<'p> Arguments<'p> {
                 }
                 Param::Storage(_) => {
                     storage_count += 1;
+                    0
+                }
+                Param::Sampler => {
+                    sampler_count += 1;
                     0
                 }
             };
@@ -278,6 +285,7 @@ impl<'p> Arguments<'p> {
         let texture_bytes = below(registers, MAX_TEXTURES)? * DESCRIPTOR_BYTES;
         let storage_bytes = below(storage_count, MAX_STORAGE)? * DESCRIPTOR_BYTES;
         let samplers = below(given.samplers.len(), MAX_SAMPLERS)?;
+        below(sampler_count, given.samplers.len())?;
         let (textures_at, storage_at) = if given.storage_first {
             (base + storage_bytes, base)
         } else {
@@ -292,18 +300,18 @@ impl<'p> Arguments<'p> {
             count: need,
             max: room,
         })?;
+        let sampler_at = base + texture_bytes + storage_bytes;
         Self::place(
             params,
             given.texture_map,
             slots,
             images,
-            [textures_at, storage_at],
+            [textures_at, storage_at, sampler_at],
         )?;
-        let sampler_at = base + texture_bytes + storage_bytes;
         Ok(Self {
             layout: ArgLayout {
                 slots,
-                size: sampler_at.max(CONSTANT_BYTES),
+                size: (sampler_at + samplers * SAMPLER_BYTES).max(CONSTANT_BYTES),
                 align: 1 << KERNARGS_ALIGN_LOG2,
             },
             constants: given.constants,
@@ -332,10 +340,10 @@ impl<'p> Arguments<'p> {
         map: Option<&[u8]>,
         slots: &mut [ArgSlot],
         images: &mut [ImageSlot],
-        [textures_at, storage_at]: [u32; 2],
+        [textures_at, storage_at, sampler_at]: [u32; 3],
     ) -> Result<(), ArgumentsError> {
         let mut images = images.iter_mut();
-        let (mut texture, mut storage) = (0u8, 0u32);
+        let (mut texture, mut storage, mut sampler) = (0u8, 0u32, 0u32);
         for (argument, ((param, offset), slot)) in (0u16..).zip(params.zip(slots)) {
             let mut put = |at: u32, descriptor: Option<[u32; 16]>, own: bool| {
                 if let Some(image) = images.next() {
@@ -360,6 +368,14 @@ impl<'p> Arguments<'p> {
             match param {
                 Param::Buffer => *slot = ArgSlot::buffer(offset),
                 Param::Scalar(bytes) => *slot = ArgSlot::scalar(offset, bytes.into()),
+                Param::Sampler => {
+                    *slot = ArgSlot {
+                        offset: sampler_at + sampler * SAMPLER_BYTES,
+                        size: SAMPLER_BYTES,
+                        kind: ArgKind::Bytes,
+                    };
+                    sampler += 1;
+                }
                 Param::Storage(image) => {
                     let descriptor = image.map(|i| i.storage());
                     put(storage_at + storage * DESCRIPTOR_BYTES, descriptor, true);

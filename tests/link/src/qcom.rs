@@ -86,7 +86,7 @@ fn images() {
         Image::texture_at,
         Image::storage_at
     );
-    keep!(Sampler::new, Sampler::from_words, Sampler::words);
+    keep!(Sampler::new, Sampler::from_words, Sampler::words, Sampler::bytes);
 }
 
 fn packets() {

@@ -138,6 +138,37 @@ fn arguments_are_packed_and_immediates_behind_them() {
     );
 }
 
+#[test]
+fn there_is_a_sampler_for_each_argument_and_each_texture() {
+    let v = Variant {
+        textures: &[0],
+        ..variant()
+    };
+    for (samplers, count) in [(0, 1), (1, 1), (2, 2), (31, 31)] {
+        let mut params = vec![Param::Texture(None)];
+        params.extend(vec![Param::Sampler; samplers]);
+        let (mut slots, mut images) = ([ArgSlot::buffer(0); 32], [ImageSlot::EMPTY; 1]);
+        let layout = v.layout(&params, &mut slots, &mut images, &mut []);
+        let layout = layout.expect("a layout");
+        assert_eq!(layout.samplers, vec![Sampler::TEXELS; count]);
+        let offsets = layout.layout().slots.iter().map(|s| (s.offset, s.size));
+        let texture = [(2048, 64)].into_iter();
+        let wanted = texture.chain((0..samplers as u32).map(|n| (2112 + 16 * n, 16)));
+        assert!(offsets.eq(wanted), "{samplers}");
+    }
+    let params = [Param::Sampler; 32];
+    let (mut slots, mut images) = ([ArgSlot::buffer(0); 32], [ImageSlot::EMPTY; 1]);
+    let (count, max) = (32, MAX_SAMPLERS);
+    assert_eq!(
+        v.layout(&params, &mut slots, &mut images, &mut [])
+            .map(|a| a.bytes()),
+        Err(VariantError::Arguments(ArgumentsError::TooMany {
+            count,
+            max
+        }))
+    );
+}
+
 fn param() -> impl Strategy<Value = Param> {
     prop_oneof![
         Just(Param::Buffer),
@@ -145,6 +176,7 @@ fn param() -> impl Strategy<Value = Param> {
         Just(Param::Scalar(4)),
         Just(Param::Texture(None)),
         Just(Param::Storage(None)),
+        Just(Param::Sampler),
     ]
 }
 

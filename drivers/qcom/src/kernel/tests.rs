@@ -86,6 +86,33 @@ fn textures_are_where_the_compiler_wants_them() {
     }
 }
 
+/// Samplers that are arguments are in the first registers, behind the descriptors.
+#[test]
+fn samplers_are_behind_images() {
+    let (texture, sampler) = (Param::Texture(image()), Param::Sampler);
+    let given = Given {
+        samplers: &[Sampler::TEXELS; 3],
+        ..NONE
+    };
+    let params = [(sampler, 0), (texture, 0), (sampler, 0)];
+    assert_eq!(
+        layout(&params, given),
+        Ok((vec![2112, 2048 + 16, 2112 + 16], vec![2048], 4096))
+    );
+    // Behind constants that reach further, they make the block longer.
+    let params = [(Param::Buffer, 2048), (sampler, 0)];
+    assert_eq!(
+        layout(&params, given),
+        Ok((vec![2048, 4096], vec![], 4096 + 3 * 16))
+    );
+    let params = vec![(sampler, 0); 4];
+    let (count, max) = (4, 3);
+    assert_eq!(
+        layout(&params, given),
+        Err(ArgumentsError::TooMany { count, max })
+    );
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let far = |end| Err(ArgumentsError::TooFar { end });
