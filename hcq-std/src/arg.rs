@@ -7,9 +7,11 @@ use hcq_cpu::signature::ScalarType;
 use hcq_nostd::args::{Arg as CoreArg, ArgKind};
 use hcq_nostd::value::{Value, Var};
 
+use crate::Error;
 use crate::buffer::{Buffer, Element, View};
 use crate::heap::Allocation;
-use crate::program::ArgInfo;
+use crate::image2d::{Image2d, Sampler};
+use crate::program::{ArgInfo, ImageParam};
 
 /// One argument of a launch.
 ///
@@ -30,6 +32,8 @@ pub struct Arg<'a> {
     pub(crate) bytes: u64,
     /// The base allocation of a graph that an input is bytes of.
     pub(crate) input: Option<u32>,
+    /// How an image lies at the address.
+    pub(crate) image: Option<&'a Image2d>,
 }
 
 impl<'a> Arg<'a> {
@@ -41,6 +45,7 @@ impl<'a> Arg<'a> {
             allocation: None,
             bytes: 0,
             input: None,
+            image: None,
         }
     }
 
@@ -53,7 +58,36 @@ impl<'a> Arg<'a> {
             allocation: Some(view.allocation()),
             bytes: view.size_bytes() as u64,
             input: None,
+            image: None,
         }
+    }
+
+    /// An image that begins where a buffer or view does; the buffer lives until the launch is complete.
+    ///
+    /// # Errors
+    /// [`Error::Image2d`] if the image is larger than the view, or the view begins where an image of the device cannot.
+    pub fn image<T: Element>(view: &'a View<T>, image: &'a Image2d) -> Result<Self, Error> {
+        image.check_place(Some(view.address()), view.size_bytes() as u64)?;
+        Ok(Self {
+            bytes: image.bytes() as u64,
+            image: Some(image),
+            ty: None,
+            ..Self::buffer(view)
+        })
+    }
+
+    /// An image at a device address, known now or at launch. It must live there until the launch is complete.
+    pub fn image_at(address: impl Into<Value>, image: &'a Image2d) -> Self {
+        Self {
+            bytes: image.bytes() as u64,
+            image: Some(image),
+            ..Self::address(address)
+        }
+    }
+
+    /// A sampler, copied when the launch is recorded.
+    pub fn sampler(sampler: &'a Sampler) -> Self {
+        Self::bytes(&sampler.bytes)
     }
 
     /// A device address, known now or at launch. What it points to must live until the launch is complete.
@@ -93,6 +127,13 @@ impl Arg<'_> {
         if info.size_only {
             return self.core.size() == info.size as usize;
         }
+        if let Some(image) = self.image {
+            let kind = match info.image {
+                Some(ImageParam::Texture(kind) | ImageParam::Storage(kind)) => kind,
+                Some(ImageParam::Sampler) | None => return false,
+            };
+            return kind.is_none_or(|kind| kind == image.format().kind());
+        }
         match (&self.core, info.kind) {
             (CoreArg::Buffer(_), ArgKind::Buffer | ArgKind::ConstBuffer) => {
                 match (self.ty, info.ty) {
@@ -113,6 +154,9 @@ impl Arg<'_> {
 
     /// What it is, in words.
     pub(crate) fn given(&self) -> String {
+        if let Some(image) = self.image {
+            return image.described();
+        }
         match (&self.core, self.ty) {
             (CoreArg::Buffer(_), Some(ty)) => format!("a buffer of {}", ty.name()),
             (CoreArg::Buffer(_), None) => "an address".into(),

@@ -21,6 +21,7 @@ use hcq_nostd::value::{Value, Var};
 use crate::Error;
 use crate::arg::Grid;
 use crate::heap::Allocation;
+use crate::image2d::{ImageRules, SAMPLER_BYTES, Sampling};
 use crate::info::DeviceInfo;
 use crate::program::ArgInfo;
 use crate::seam::Errno;
@@ -282,6 +283,15 @@ pub(crate) trait Port: Send {
     }
 }
 
+/// What a device does with images.
+pub(crate) trait Images {
+    fn rules(&self) -> ImageRules;
+    /// A sampler as an argument.
+    fn sampler(&self, sampling: &Sampling) -> [u8; SAMPLER_BYTES];
+    /// The same program for arguments some of which are images: it takes the images' addresses.
+    fn prepared(&self, program: &Prepared, args: &[crate::Arg<'_>]) -> Result<Prepared, Error>;
+}
+
 /// A device.
 pub(crate) trait Backend: Send + Sync {
     /// What it is.
@@ -335,6 +345,10 @@ pub(crate) trait Backend: Send + Sync {
     }
     /// Driver, chip, and version of what stands beside words, for graphs that are stored.
     fn target(&self) -> (&'static str, String, u32);
+    /// Images, if its kernels take any.
+    fn images(&self) -> Option<&dyn Images> {
+        None
+    }
     /// The program is not launched any more.
     fn retire(&self, _program: &Prepared) {}
     /// Sees to what a program needs before it is launched on a queue. `false` if that takes an idle device, and it is

@@ -8,8 +8,8 @@ use hcq_nostd::patch::PatchError;
 use hcq_nostd::record::RecordError;
 use hcq_nostd::timeline::TimelineError;
 
-use crate::QueueKind;
 use crate::seam::Errno;
+use crate::{QueueKind, Wrap};
 
 /// Why a call failed. Nothing has changed then, but for what the variant says.
 #[derive(Debug, thiserror::Error)]
@@ -127,6 +127,35 @@ pub enum Error {
         need: u64,
         /// What was given.
         have: u64,
+    },
+    /// Kernels of this device take no images and no samplers.
+    #[error("device {device} has no images: its kernels take buffers; Adreno GPUs have images")]
+    NoImages {
+        /// The device's name.
+        device: String,
+    },
+    /// An image that the device cannot have, or that does not lie where it was put.
+    #[error("{what} is {value}, which an image cannot have: {}", wanted(*least, *most, *align))]
+    Image2d {
+        /// What of it.
+        what: &'static str,
+        /// What that is.
+        value: u64,
+        /// The least that it may be.
+        least: u64,
+        /// The most that it may be.
+        most: u64,
+        /// What it must be a multiple of.
+        align: u64,
+    },
+    /// A sampler that no device has.
+    #[error(
+        "a sampler whose coordinates count texels cannot have {wrap:?}; let them go from 0 to 1 (`normalized`), or use ClampToEdge or \
+         ClampToBorder"
+    )]
+    Sampling {
+        /// What it cannot have.
+        wrap: Wrap,
     },
     /// Source and destination of a copy share bytes.
     #[error(
@@ -396,6 +425,20 @@ fn named(path: &std::path::Path) -> String {
         "the program".into()
     } else {
         path.display().to_string()
+    }
+}
+
+/// What a number may be.
+fn wanted(least: u64, most: u64, align: u64) -> String {
+    let range = match (least, most) {
+        (0, u64::MAX) => String::new(),
+        (least, u64::MAX) => format!("at least {least}"),
+        (least, most) => format!("from {least} to {most}"),
+    };
+    let comma = if range.is_empty() { "" } else { ", " };
+    match align {
+        1 => range,
+        align => format!("{range}{comma}a multiple of {align}"),
     }
 }
 

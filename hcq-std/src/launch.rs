@@ -97,7 +97,7 @@ impl Commands {
             variables.see(value)?;
         }
         let core_args = room.get(..args.len()).unwrap_or_default();
-        let program = &kernel.kernel.program;
+        let program = &*kernel.program_for(args)?;
         let (len, align) = match kernel.kernel.kernargs {
             Some(known) => known,
             None => {

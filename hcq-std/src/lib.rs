@@ -206,6 +206,7 @@ mod env;
 mod error;
 mod graph;
 mod heap;
+mod image2d;
 mod info;
 mod inner;
 mod ioctl;
@@ -248,11 +249,15 @@ pub use crate::graph::{
     BufferRole, Graph, GraphBuilder, GraphOptions, GraphProfile, GraphSpan, GraphStats, Input,
     Node, Number, Param, QueueUse, Ran, Replay, Run, StoredBuffer, Touch,
 };
+pub use crate::image2d::{
+    BorderColor, Filter, Image2d, ImageRules, Sampler, Sampling, TexelFormat, TexelKind,
+    UnknownFormat, Wrap,
+};
 pub use crate::info::DeviceInfo;
 pub use crate::options::Options;
 pub use crate::point::Point;
 pub use crate::profile::{Region, Times};
-pub use crate::program::{ArgInfo, Kernel, Module};
+pub use crate::program::{ArgInfo, ImageParam, Kernel, Module};
 pub use crate::queue::{Commands, Queue};
 pub use crate::signal::Signal;
 pub use crate::staging::Download;

@@ -18,6 +18,7 @@ use crate::Error;
 use crate::arg::Arg;
 use crate::backend::{Backend, Code, Found, Layout, Prepared, Purpose, Source};
 use crate::heap::Heap;
+use crate::image2d::TexelKind;
 use crate::inner::Inner;
 
 /// Most arguments of a kernel whose signature is known.
@@ -265,11 +266,41 @@ pub struct ArgInfo {
     pub read_only: bool,
     /// Whether its size is all that the code object says, so that what takes 8 bytes may be a number or a buffer.
     pub size_only: bool,
+    /// What it is, if it is an image or a sampler.
+    pub image: Option<ImageParam>,
+}
+
+/// A kernel's argument that is an image or a sampler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageParam {
+    /// An image that it samples or reads; what it has texels as, if the program says so.
+    Texture(Option<TexelKind>),
+    /// An image that it reads and writes texel by texel; what it has them as, if the program says so.
+    Storage(Option<TexelKind>),
+    /// A sampler.
+    Sampler,
+}
+
+impl std::fmt::Display for ImageParam {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (word, kind) = match self {
+            Self::Texture(kind) => ("texture", *kind),
+            Self::Storage(kind) => ("storage", *kind),
+            Self::Sampler => ("sampler", None),
+        };
+        match kind {
+            Some(kind) => write!(f, "{word} {kind}"),
+            None => f.write_str(word),
+        }
+    }
 }
 
 impl std::fmt::Display for ArgInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ty = self.ty.map_or("void", ScalarType::name);
+        if let Some(image) = self.image {
+            return write!(f, "{image} {}", self.name);
+        }
         match self.kind {
             _ if self.size_only => write!(f, "{} bytes {}", self.size, self.name),
             ArgKind::ConstBuffer => write!(f, "const {ty} *{}", self.name),
@@ -364,6 +395,24 @@ pub(crate) struct Stored<'k> {
 }
 
 impl Kernel {
+    /// The program for these arguments: another one if some of them are images.
+    #[inline]
+    pub(crate) fn program_for(&self, args: &[Arg<'_>]) -> Result<Cow<'_, Prepared>, Error> {
+        if args.iter().any(|a| a.image.is_some()) {
+            return self.with_images(args).map(Cow::Owned);
+        }
+        Ok(Cow::Borrowed(&self.kernel.program))
+    }
+
+    #[cold]
+    fn with_images(&self, args: &[Arg<'_>]) -> Result<Prepared, Error> {
+        let backend = self.kernel.heap.backend();
+        let images = backend.images().ok_or_else(|| Error::NoImages {
+            device: backend.info().name.clone(),
+        })?;
+        images.prepared(&self.kernel.program, args)
+    }
+
     /// What a function of this process is entered by.
     pub(crate) fn entry(&self) -> Option<u64> {
         let kernel = &self.kernel;
@@ -504,6 +553,18 @@ impl ArgInfo {
     fn expected(&self) -> String {
         let ty = self.ty.map_or("any type", ScalarType::name);
         let bytes = self.size;
+        let texels = |kind: Option<TexelKind>| match kind {
+            Some(kind) => format!(" whose texels are {kind}"),
+            None => String::new(),
+        };
+        match self.image {
+            Some(ImageParam::Texture(kind)) => return format!("an image to read{}", texels(kind)),
+            Some(ImageParam::Storage(kind)) => {
+                return format!("an image to read and write{}", texels(kind));
+            }
+            Some(ImageParam::Sampler) => return "a sampler".into(),
+            None => {}
+        }
         match self.kind {
             _ if self.size_only => format!("a buffer, a number or a struct of {bytes} bytes"),
             ArgKind::Buffer | ArgKind::ConstBuffer => format!("a buffer of {ty}"),
@@ -530,6 +591,7 @@ fn parse(name: &str, text: &str) -> Result<(Box<[ArgInfo]>, Layout), Error> {
             size: a.slot.size,
             read_only,
             size_only: false,
+            image: None,
         });
     }
     let mut slots = vec![ArgSlot::buffer(0); arguments.len().min(MOST_ARGUMENTS)];

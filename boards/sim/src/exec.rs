@@ -118,6 +118,8 @@ pub struct AdrenoRegisters {
     pub textures: Vec<[u32; 16]>,
     /// Samplers (`A6XX_TEX_SAMP_*`), as loaded.
     pub samplers: Vec<[u32; 4]>,
+    /// Where the colours around images are (`SP_PS_TP_BORDER_COLOR_BASE_ADDR`); `None` if nobody said.
+    pub border_colors: Option<u64>,
     /// Descriptors of images and buffers that are written (`ST6_IBO`), as loaded.
     pub images: Vec<[u32; 16]>,
     /// Registers of a fiber in vectors of four: `FULLREGFOOTPRINT`.

@@ -39,6 +39,7 @@ mod cubin;
 mod group;
 mod nv;
 mod object;
+mod sampler;
 mod stock;
 mod table;
 mod texel;

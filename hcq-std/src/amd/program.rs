@@ -428,6 +428,7 @@ fn describe(list: &[Argument<'_>], arguments: &Arguments<'_>) -> Box<[ArgInfo]> 
             size: slot.size,
             read_only: slot.kind != ArgKind::Buffer,
             size_only: false,
+            image: None,
         }
     });
     infos.collect()

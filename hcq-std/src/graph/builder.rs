@@ -13,6 +13,7 @@ use super::image::Described;
 use super::operands::{GraphSpan, Input, Number, Of, Param};
 use super::{Graph, GraphOptions};
 use crate::arg::{Arg, Grid};
+use crate::backend::Prepared;
 use crate::buffer::{Element, View};
 use crate::heap::Allocation;
 use crate::inner::Inner;
@@ -56,8 +57,10 @@ pub(super) enum OwnedArg {
 pub(super) enum What {
     Exec {
         kernel: Kernel,
+        /// The kernel's program for these arguments.
+        program: Prepared,
         args: Vec<OwnedArg>,
-        grid: Grid,
+        grid: Box<Grid>,
     },
     Copy,
     Write(Value),
@@ -397,8 +400,9 @@ impl GraphBuilder {
         };
         let what = What::Exec {
             kernel: kernel.clone(),
+            program: kernel.program_for(args)?.into_owned(),
             args: owned,
-            grid,
+            grid: Box::new(grid),
         };
         self.push(action, what, &accesses)
     }

@@ -150,10 +150,19 @@ impl GraphBuilder {
         let mut placed: Vec<Placed> = Vec::new();
         let mut programs: Vec<Option<Prepared>> = Vec::new();
         for draft in &self.drafts {
-            let What::Exec { kernel, .. } = &draft.what else {
+            let What::Exec {
+                kernel, program, ..
+            } = &draft.what
+            else {
                 programs.push(None);
                 continue;
             };
+            if !Arc::ptr_eq(program, &kernel.kernel.program) {
+                return Err(Error::Program {
+                    what: format!("kernel {}", kernel.name()),
+                    reason: "launches with images cannot be stored".into(),
+                });
+            }
             let heap = &kernel.kernel.heap;
             let device = self.devices.iter().position(|d| Arc::ptr_eq(&d.heap, heap));
             let device = device.ok_or(Error::OtherDevice { what: "kernel" })?;

@@ -115,7 +115,7 @@ impl<'a> Recipe<'a> {
             });
         }
         let variables = u32::try_from(builder.values.len()).unwrap_or(u32::MAX);
-        let own = |kernel: &crate::program::Kernel, _| Some(Arc::clone(&kernel.kernel.program));
+        let own = |prepared: &Prepared, _| Some(Arc::clone(prepared));
         let recipe = Self::with(builder, plan, addresses, variables, own)?;
         recipe.make_ready()?;
         Ok(recipe)
@@ -135,7 +135,7 @@ impl<'a> Recipe<'a> {
                 *to = input.var.into();
             }
         }
-        let own = |_: &crate::program::Kernel, node: usize| programs.get(node).cloned().flatten();
+        let own = |_: &Prepared, node: usize| programs.get(node).cloned().flatten();
         Self::with(builder, plan, addresses, variables, own)
     }
 
@@ -144,12 +144,13 @@ impl<'a> Recipe<'a> {
         plan: &'a GraphPlan,
         addresses: Vec<Value>,
         variables: u32,
-        program: impl Fn(&crate::program::Kernel, usize) -> Option<Prepared>,
+        program: impl Fn(&Prepared, usize) -> Option<Prepared>,
     ) -> Result<Self, Error> {
         let (mut programs, mut args, mut largest_block) = (Vec::new(), Vec::new(), 0);
         for (node, draft) in builder.drafts.iter().enumerate() {
             let What::Exec {
                 kernel,
+                program: known,
                 args: owned,
                 ..
             } = &draft.what
@@ -165,7 +166,7 @@ impl<'a> Recipe<'a> {
                 .position(|d| Arc::ptr_eq(&d.heap, heap));
             let device = device.ok_or(Error::OtherDevice { what: "kernel" })?;
             let core: Vec<Arg<'a>> = owned.iter().map(|a| argument(&addresses, a)).collect();
-            let prepared = program(kernel, node);
+            let prepared = program(known, node);
             let prepared = prepared.ok_or(Error::Internal("a kernel has no program"))?;
             if let Some(d) = builder.devices.get(device) {
                 let block = d.backend.kernargs(&prepared, &core);

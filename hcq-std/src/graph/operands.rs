@@ -9,6 +9,7 @@ use hcq_nostd::value::{Value, Var};
 use crate::Error;
 use crate::arg::{Arg, scalar_type};
 use crate::buffer::{Element, Span};
+use crate::image2d::Image2d;
 
 /// Memory that a graph is given at each launch, see [`GraphBuilder::input`](super::GraphBuilder::input).
 pub struct Input<T> {
@@ -92,7 +93,26 @@ impl<T: Element> From<Input<T>> for Arg<'_> {
             allocation: None,
             bytes: (input.len * size_of::<T>()) as u64,
             input: Some(input.base),
+            image: None,
         }
+    }
+}
+
+impl<T: Element> Input<T> {
+    /// An image that begins where this does, as an argument. Whether the device can have an image at the address shows when the
+    /// input is set.
+    ///
+    /// # Errors
+    /// [`Error::Image2d`] if it is larger.
+    pub fn image<'a>(self, image: &'a Image2d) -> Result<Arg<'a>, Error> {
+        let argument = Arg::from(self);
+        image.check_place(None, argument.bytes)?;
+        Ok(Arg {
+            bytes: image.bytes() as u64,
+            ty: None,
+            image: Some(image),
+            ..argument
+        })
     }
 }
 

@@ -219,6 +219,7 @@ impl NvProgram {
             size: slot.size,
             read_only: slot.kind != ArgKind::Buffer,
             size_only: true,
+            image: None,
         });
         infos.collect()
     }

@@ -20,16 +20,18 @@
 //! lines but these and `kernel`, `arguments` and `code` are fields of [`Variant`], and may be left out where that is
 //! what [`Variant::EMPTY`] has; lists (`immediates`, `textures`) and pairs (`driver_params`) are numbers with spaces between
 //! them. Arguments are the fields of a C struct, as of [`Device::register`](crate::Device::register); an image is
-//! `texture name;` or `storage name;`.
+//! `texture name;` or `storage name;`, with `float`, `int` or `uint` in between if that is what the program has all texels as;
+//! a sampler is `sampler name;`. The first of the samplers is in the first sampler register, and so on.
 
 use std::fmt;
 
 use hcq_cpu::signature;
 use hcq_nostd::args::ArgKind;
-use hcq_qcom::image::DESCRIPTOR_BYTES;
+use hcq_qcom::image::{DESCRIPTOR_BYTES, SAMPLER_BYTES};
 use hcq_qcom::ir3::Variant;
 
-use crate::program::ArgInfo;
+use crate::image2d::TexelKind;
+use crate::program::{ArgInfo, ImageParam};
 
 /// What a bundle starts with.
 const MAGIC: &[u8] = b"hcq-ir3 1\n";
@@ -45,8 +47,6 @@ pub(super) struct Shader {
     /// The number of the chip that it was compiled for.
     pub(super) chip: Option<u16>,
     pub(super) arguments: Box<[ArgInfo]>,
-    /// Which arguments are storage images.
-    pub(super) storage: Box<[bool]>,
     /// Fields without lists and instructions.
     pub(super) facts: Variant<'static>,
     pub(super) immediates: Box<[u32]>,
@@ -171,7 +171,6 @@ impl<'b> Reader<'b> {
             name: name.to_owned(),
             chip: None,
             arguments: Box::new([]),
-            storage: Box::new([]),
             facts: Variant::EMPTY,
             immediates: Box::new([]),
             textures: Box::new([]),
@@ -187,7 +186,7 @@ impl<'b> Reader<'b> {
             let facts = &mut shader.facts;
             match field {
                 "chip" => shader.chip = Some(self.number(value)?),
-                "arguments" => (shader.arguments, shader.storage) = self.arguments(value)?,
+                "arguments" => shader.arguments = self.arguments(value)?,
                 "branch_stack" => facts.branch_stack = self.number(value)?,
                 "private_bytes" => facts.private_bytes = self.number(value)?,
                 "shared_bytes" => facts.shared_bytes = self.number(value)?,
@@ -225,29 +224,27 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// Arguments, and which of them are storage images.
-    #[allow(clippy::type_complexity, reason = "two lists of one length")]
-    fn arguments(&self, text: &str) -> Result<(Box<[ArgInfo]>, Box<[bool]>), BundleError> {
-        let (mut infos, mut storage) = (Vec::new(), Vec::new());
+    fn arguments(&self, text: &str) -> Result<Box<[ArgInfo]>, BundleError> {
+        let mut infos = Vec::new();
         for field in text.split(';').map(str::trim).filter(|f| !f.is_empty()) {
             if infos.len() >= MOST_ARGUMENTS {
                 return Err(self.failed(format!("more than {MOST_ARGUMENTS} arguments")));
             }
-            let image = match field.split_once(' ') {
-                Some(("texture", name)) => Some((name, false)),
-                Some(("storage", name)) => Some((name, true)),
-                _ => None,
-            };
-            if let Some((name, is_storage)) = image {
+            if let Some((name, image)) = image(field) {
+                let is_sampler = image == ImageParam::Sampler;
                 infos.push(ArgInfo {
-                    name: name.trim().to_owned(),
+                    name: name.to_owned(),
                     kind: ArgKind::Bytes,
                     ty: None,
-                    size: DESCRIPTOR_BYTES,
-                    read_only: !is_storage,
+                    size: if is_sampler {
+                        SAMPLER_BYTES
+                    } else {
+                        DESCRIPTOR_BYTES
+                    },
+                    read_only: !matches!(image, ImageParam::Storage(_)),
                     size_only: false,
+                    image: Some(image),
                 });
-                storage.push(is_storage);
                 continue;
             }
             for argument in signature::arguments(&format!("{field};")) {
@@ -259,19 +256,37 @@ impl<'b> Reader<'b> {
                     size: a.slot.size,
                     read_only: a.slot.kind != ArgKind::Buffer,
                     size_only: false,
+                    image: None,
                 });
-                storage.push(false);
             }
         }
-        Ok((infos.into(), storage.into()))
+        Ok(infos.into())
     }
+}
+
+/// An argument that is an image or a sampler, and its name.
+fn image(field: &str) -> Option<(&str, ImageParam)> {
+    let mut words = field.split_ascii_whitespace();
+    let (what, second, third) = (words.next()?, words.next()?, words.next());
+    let kinds = [TexelKind::Float, TexelKind::Int, TexelKind::Uint];
+    let (name, kind) = match third {
+        Some(name) => (name, Some(kinds.into_iter().find(|k| k.name() == second)?)),
+        None => (second, None),
+    };
+    let image = match (what, kind) {
+        ("texture", kind) => ImageParam::Texture(kind),
+        ("storage", kind) => ImageParam::Storage(kind),
+        ("sampler", None) => ImageParam::Sampler,
+        _ => return None,
+    };
+    words.next().is_none().then_some((name, image))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ONE: &str = "hcq-ir3 1\nkernel add\narguments const float *a; uint32_t n; texture t; storage s;\nmax_reg 6\n\
+    const ONE: &str = "hcq-ir3 1\nkernel add\narguments const float *a; uint32_t n; texture t; storage uint s; sampler p;\nmax_reg 6\n\
                        work_group_id 0xc0\nlocal_invocation_id 0\nconstlen 4\nimmediates 1 0x20\ntextures 0\n\
                        driver_params 4 8\nmerged_registers 1\ncode 8\n";
 
@@ -316,9 +331,16 @@ mod tests {
                 ("n", ArgKind::Scalar, 4),
                 ("t", ArgKind::Bytes, 64),
                 ("s", ArgKind::Bytes, 64),
+                ("p", ArgKind::Bytes, 16),
             ]
         );
-        assert_eq!(&*add.storage, [false, false, false, true]);
+        let images: Vec<_> = add.arguments.iter().map(|a| a.image).collect();
+        let storage = ImageParam::Storage(Some(TexelKind::Uint));
+        let [texture, storage] = [ImageParam::Texture(None), storage].map(Some);
+        assert_eq!(
+            images,
+            [None, None, texture, storage, Some(ImageParam::Sampler)]
+        );
         assert_eq!(
             empty.variant(),
             Variant {
@@ -336,7 +358,7 @@ mod tests {
             include_bytes!("../../../tests/conformance/kernels/qcom/stock-a660.ir3"),
         ] {
             let shaders = parse(file).expect("programs");
-            assert_eq!(shaders.len(), 15);
+            assert_eq!(shaders.len(), 17);
             for shader in &shaders {
                 let variant = shader.variant();
                 assert!(variant.code.len().is_multiple_of(128), "{}", shader.name);
@@ -346,10 +368,9 @@ mod tests {
             let copy = shaders.iter().find(|s| s.name == "copy_image");
             let copy = copy.expect("there");
             assert_eq!(copy.arguments.len(), 4);
-            assert_eq!(
-                (&*copy.textures, &*copy.storage),
-                (&[0][..], &[false, true, false, false][..])
-            );
+            let words: Vec<_> = copy.arguments.iter().map(ToString::to_string).collect();
+            assert_eq!(words[..2], ["texture float in", "storage float out"]);
+            assert_eq!(*copy.textures, [0]);
         }
     }
 
@@ -407,6 +428,16 @@ mod tests {
         }
         let error = parse(b"hcq-ir3 1\nkernel a\narguments struct s x;\n").expect_err("a struct");
         assert!(error.reason.ends_with("`struct s x`"), "{error}");
+        for field in [
+            "texture half t",
+            "sampler float s",
+            "texture",
+            "storage int s t",
+        ] {
+            let text = format!("hcq-ir3 1\nkernel a\narguments {field};\n");
+            let error = parse(text.as_bytes()).expect_err(field);
+            assert_eq!(error.line, 3, "{error}");
+        }
         let error = parse(b"hcq-ir3 1\nkernel \xff\n").expect_err("no text");
         assert_eq!(error.to_string(), "line 2 of its headers: it is no text");
     }

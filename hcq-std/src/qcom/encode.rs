@@ -9,7 +9,7 @@ use hcq_qcom::device::Device;
 use hcq_qcom::pm4::AdrenoCompute;
 use hcq_qcom::pm4::indirect_buffer::IndirectBuffer;
 
-use super::program::{FOREIGN, own};
+use super::program::{FOREIGN, way};
 use crate::backend::Command;
 
 type Encoded<'w> = Result<(usize, PatchList<'w>), RecordError>;
@@ -51,7 +51,7 @@ pub(super) fn compute<'w>(
             queue.memory_barrier()?;
         }
         Command::Exec(e) => {
-            let prepared = own(e.program)?.for_args(e.args)?;
+            let prepared = way(e.program, e.args)?;
             queue.exec(Launch {
                 program: prepared.program(),
                 args: e.args,

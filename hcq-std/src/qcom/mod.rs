@@ -10,6 +10,7 @@ mod copies;
 pub(crate) mod driver;
 mod encode;
 pub(crate) mod feed;
+mod images;
 mod memory;
 mod port;
 mod program;
@@ -38,7 +39,8 @@ use self::memory::Table;
 use self::port::{PortWords, QcomPort, WAKE_UP};
 use self::program::{Target, own};
 use crate::backend::{
-    AllocateCode, Backend, Code, Command, Memory, Port, Prepared, Purpose, QueueId, QueueKind,
+    AllocateCode, Backend, Code, Command, Images, Memory, Port, Prepared, Purpose, QueueId,
+    QueueKind,
 };
 use crate::heap::lock;
 use crate::info::DeviceInfo;
@@ -368,7 +370,14 @@ impl Backend for Qcom {
         program: &Prepared,
         args: &[Arg<'_>],
     ) -> Result<(usize, usize), RecordError> {
-        own(program)?.kernargs(args)
+        match program.downcast_ref::<program::Way>() {
+            Some(way) => Ok(way.kernargs()),
+            None => own(program)?.kernargs(args),
+        }
+    }
+
+    fn images(&self) -> Option<&dyn Images> {
+        Some(self)
     }
 
     fn encode<'w>(

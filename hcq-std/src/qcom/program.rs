@@ -12,18 +12,19 @@ use hcq_nostd::record::{Operand, RecordError};
 use hcq_qcom::chips::Chip;
 use hcq_qcom::container::{ArgumentKind, Container};
 use hcq_qcom::device::{Device, PrivateMemory, PrivateNeed};
-use hcq_qcom::image::DESCRIPTOR_BYTES;
+use hcq_qcom::image::{DESCRIPTOR_BYTES, Image, SAMPLER_BYTES};
 use hcq_qcom::ir3::Variant;
 use hcq_qcom::kernel::{Constant, ImageSlot, Kernel, Param};
 use hcq_qcom::pm4::Program;
 
 use super::bundle::{self, Shader};
 use super::driver::{Block, Caching, Driver};
+use super::images;
 use crate::Error;
 use crate::backend::{AllocateCode, Code, Found, Prepared};
 use crate::heap::{Allocation, lock};
 use crate::lent::Lent;
-use crate::program::ArgInfo;
+use crate::program::{ArgInfo, ImageParam};
 
 /// Alignment of instructions.
 const CODE_ALIGN: usize = 128;
@@ -246,6 +247,11 @@ impl Way {
     pub(super) fn program(&self) -> &Program<'static> {
         &self.program
     }
+
+    /// Bytes and alignment of the argument block.
+    pub(super) fn kernargs(&self) -> (usize, usize) {
+        (self.program.kernargs_size(), self.program.kernargs_align())
+    }
 }
 
 /// What an ir3 program's layout borrows.
@@ -269,6 +275,27 @@ pub(super) struct QcomProgram {
     _memory: Arc<Allocation>,
 }
 
+/// Whether an argument is of a parameter's kind; images are what is given whole.
+fn takes(param: &Param, arg: &Arg<'_>) -> bool {
+    match (param, arg) {
+        (Param::Buffer, Arg::Buffer(_)) => true,
+        (Param::Scalar(bytes), Arg::Scalar { size, .. }) => bytes == size,
+        (Param::Texture(None) | Param::Storage(None), Arg::Bytes(b)) => {
+            b.len() == DESCRIPTOR_BYTES as usize
+        }
+        (Param::Sampler, Arg::Bytes(b)) => b.len() == SAMPLER_BYTES as usize,
+        _ => false,
+    }
+}
+
+/// The packets of a program for these arguments.
+pub(super) fn way(program: &Prepared, args: &[Arg<'_>]) -> Result<Arc<Way>, RecordError> {
+    if program.is::<Way>() {
+        return Arc::clone(program).downcast().map_err(|_| FOREIGN);
+    }
+    own(program)?.for_args(args)
+}
+
 pub(super) fn own(program: &Prepared) -> Result<&QcomProgram, RecordError> {
     program.downcast_ref().ok_or(FOREIGN)
 }
@@ -281,7 +308,8 @@ impl QcomProgram {
             .enumerate()
             .map(|(index, info)| match info.kind {
                 ArgKind::Buffer | ArgKind::ConstBuffer => Ok(Param::Buffer),
-                ArgKind::Bytes if info.size == DESCRIPTOR_BYTES => Ok(self.image(index)),
+                ArgKind::Bytes if info.image == Some(ImageParam::Sampler) => Ok(Param::Sampler),
+                ArgKind::Bytes if info.size == DESCRIPTOR_BYTES => Ok(self.image(index, None)),
                 _ => match u8::try_from(info.size) {
                     Ok(bytes @ (1 | 2 | 4 | 8)) => Ok(Param::Scalar(bytes)),
                     _ => Err(refused(
@@ -301,7 +329,13 @@ impl QcomProgram {
         let params = args.iter().enumerate().map(|(index, arg)| match arg {
             Arg::Buffer(_) => Ok(Param::Buffer),
             Arg::Scalar { size, .. } => Ok(Param::Scalar(*size)),
-            Arg::Bytes(bytes) if bytes.len() == DESCRIPTOR_BYTES as usize => Ok(self.image(index)),
+            Arg::Bytes(bytes) => match u32::try_from(bytes.len()) {
+                Ok(DESCRIPTOR_BYTES) => Ok(self.image(index, None)),
+                Ok(SAMPLER_BYTES) => Ok(Param::Sampler),
+                _ => Err(RecordError::ArgumentKind {
+                    index: u16::try_from(index).unwrap_or(u16::MAX),
+                }),
+            },
             _ => Err(RecordError::ArgumentKind {
                 index: u16::try_from(index).unwrap_or(u16::MAX),
             }),
@@ -309,8 +343,8 @@ impl QcomProgram {
         params.collect()
     }
 
-    /// What kind of image an argument is.
-    fn image(&self, index: usize) -> Param {
+    /// What kind of image an argument is, which lies so.
+    fn image(&self, index: usize, lies: Option<Image>) -> Param {
         let is_storage = match &*self.form {
             Form::OpenCl(bytes) => {
                 let container = Container::parse(bytes, &self.symbol);
@@ -321,13 +355,13 @@ impl QcomProgram {
             }
             Form::Ir3(shaders) => shaders
                 .get(self.index)
-                .and_then(|s| s.storage.get(index))
-                .is_some_and(|storage| *storage),
+                .and_then(|s| s.arguments.get(index))
+                .is_some_and(|a| matches!(a.image, Some(ImageParam::Storage(_)))),
         };
         if is_storage {
-            Param::Storage(None)
+            Param::Storage(lies)
         } else {
-            Param::Texture(None)
+            Param::Texture(lies)
         }
     }
 
@@ -339,14 +373,7 @@ impl QcomProgram {
                     .params
                     .iter()
                     .zip(args)
-                    .all(|(param, arg)| match (param, arg) {
-                        (Param::Buffer, Arg::Buffer(_)) => true,
-                        (Param::Scalar(bytes), Arg::Scalar { size, .. }) => bytes == size,
-                        (Param::Texture(_) | Param::Storage(_), Arg::Bytes(b)) => {
-                            b.len() == DESCRIPTOR_BYTES as usize
-                        }
-                        _ => false,
-                    })
+                    .all(|(param, arg)| takes(param, arg))
         };
         if let Some(way) = lock(&self.ways).iter().find(|way| same(way)) {
             return Ok(Arc::clone(way));
@@ -357,6 +384,37 @@ impl QcomProgram {
                 need: self.expected(),
                 have: args.len(),
             })
+    }
+
+    /// The packets for these arguments, where images are addresses.
+    pub(super) fn with_images(&self, args: &[crate::Arg<'_>]) -> Result<Arc<Way>, Error> {
+        let same = |way: &Arc<Way>| {
+            way.params.len() == args.len()
+                && way
+                    .params
+                    .iter()
+                    .zip(args)
+                    .all(|(param, arg)| match (param, arg.image) {
+                        (Param::Texture(lies) | Param::Storage(lies), Some(image)) => {
+                            lies.is_some_and(|lies| images::is(&lies, image))
+                        }
+                        (_, Some(_)) => false,
+                        (param, None) => takes(param, &arg.core),
+                    })
+        };
+        if let Some(way) = lock(&self.ways).iter().find(|way| same(way)) {
+            return Ok(Arc::clone(way));
+        }
+        let core: Vec<_> = args.iter().map(|a| a.core).collect();
+        let params = self.params(&core).map_err(Error::record("exec"))?;
+        let params = params.into_iter().zip(args).enumerate();
+        let params: Result<Vec<_>, Error> = params
+            .map(|(index, (param, arg))| match arg.image {
+                Some(image) => Ok(self.image(index, Some(images::lies(image)?))),
+                None => Ok(param),
+            })
+            .collect();
+        self.prepare(&params?)
     }
 
     /// Arguments that the program's file knows of.
@@ -378,7 +436,7 @@ impl QcomProgram {
             Some(way) => way,
             None => self.for_args(args)?,
         };
-        Ok((way.program.kernargs_size(), way.program.kernargs_align()))
+        Ok(way.kernargs())
     }
 
     fn prepare(&self, params: &[Param]) -> Result<Arc<Way>, Error> {

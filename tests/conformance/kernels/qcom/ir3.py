@@ -54,15 +54,32 @@ def _texel(b, x, y):
 
 
 _image_load = nir_instr(
-    nc=4, bs=32, num_components=4, intrins=_image | {"DEST_TYPE": mesa.nir_type_float32},
+    nc=4, bs=32, num_components=4, intrins=lambda kind: _image | {"DEST_TYPE": kind},
     srcs=lambda b, image, x, y: [nsrc(s) for s in (image, _texel(b, x, y), nundef(b, dtypes.int), nimm(b, 0, dtypes.int))],
-)(lambda b, image, x, y: mesa.nir_intrinsic_instr_create(b.shader, mesa.nir_intrinsic_image_load))
+)(lambda b, image, x, y, kind: mesa.nir_intrinsic_instr_create(b.shader, mesa.nir_intrinsic_image_load))
 
 _image_store = nir_instr(
-    has_def=False, num_components=4, intrins=_image | {"SRC_TYPE": mesa.nir_type_float32},
+    has_def=False, num_components=4, intrins=lambda kind: _image | {"SRC_TYPE": kind},
     srcs=lambda b, image, x, y, value: [
         nsrc(s) for s in (image, _texel(b, x, y), nundef(b, dtypes.int), value, nimm(b, 0, dtypes.int))],
-)(lambda b, image, x, y, value: mesa.nir_intrinsic_instr_create(b.shader, mesa.nir_intrinsic_image_store))
+)(lambda b, image, x, y, value, kind: mesa.nir_intrinsic_instr_create(b.shader, mesa.nir_intrinsic_image_store))
+
+# What a texel's components are in registers, by the word for it in a signature.
+TEXELS = {"float": mesa.nir_type_float32, "int": mesa.nir_type_int32, "uint": mesa.nir_type_uint32}
+
+
+def _sample(b, texture, sampler, x, y):
+    """A texel through a sampler, from the only level that there is: four floats."""
+    instr = mesa.nir_tex_instr_create(b.shader, 2)
+    tex = instr.contents
+    tex.op, tex.sampler_dim, tex.dest_type = mesa.nir_texop_txl, mesa.GLSL_SAMPLER_DIM_2D, mesa.nir_type_float32
+    tex.coord_components, tex.texture_index, tex.sampler_index = 2, texture, sampler
+    sources = [(mesa.nir_tex_src_coord, nalu(b, "vec2", x, y)), (mesa.nir_tex_src_lod, nimm(b, 0.0, dtypes.float))]
+    for i, (kind, value) in enumerate(sources):
+        ctypes.cast(tex.src, ctypes.POINTER(mesa.struct_nir_tex_src))[i] = mesa.struct_nir_tex_src(src=nsrc(value), src_type=kind)
+    mesa.nir_def_init(tex.instr, tex._def, 4, 32)
+    mesa.nir_builder_instr_insert(b, tex.instr)
+    return tex._def
 
 
 class Compiler:
@@ -98,7 +115,7 @@ class Builder:
         self.b = mesa.nir_builder_init_simple_shader(mesa.MESA_SHADER_COMPUTE, compiler.options, None)
         self.info = self.b.shader.contents.info
         self.info.workgroup_size_variable = True
-        self.textures, self.images, self.group_count, self.opencl = 0, 0, False, False
+        self.textures, self.sampled, self.images, self.group_count, self.opencl = 0, 0, 0, False, False
         self.arguments, end = [], 0
         for field in filter(None, (part.strip() for part in signature.split(";"))):
             kind, size = self.kind(field)
@@ -114,6 +131,8 @@ class Builder:
             return "texture", 0
         if field.startswith("storage "):
             return "storage", 0
+        if field.startswith("sampler "):
+            return "sampler", 0
         if "*" in field:
             return "buffer", 8
         types = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4}
@@ -184,21 +203,27 @@ class Builder:
         set_(self.iadd(get(), step))
         mesa.nir_pop_loop(self.b, None)
 
-    def fetch(self, texture, x, y):
-        """A texel of a texture, four floats."""
+    def fetch(self, texture, x, y, kind="float"):
+        """A texel of a texture, four numbers."""
         self.textures = max(self.textures, texture + 1)
-        value = _image_load(self.b, nimm(self.b, texture, dtypes.int), x, y)
+        value = _image_load(self.b, nimm(self.b, texture, dtypes.int), x, y, TEXELS[kind])
         return [nchannel(self.b, value, c) for c in range(4)]
 
-    def put(self, image, x, y, texel):
-        """Stores a texel, four floats. Storage images are numbered behind the textures."""
+    def put(self, image, x, y, texel, kind="float"):
+        """Stores a texel, four numbers. Storage images are numbered behind the textures that are fetched from."""
         self.images = max(self.images, image + 1)
-        _image_store(self.b, nimm(self.b, image, dtypes.int), x, y, self.vec4(*texel))
+        _image_store(self.b, nimm(self.b, image, dtypes.int), x, y, self.vec4(*texel), TEXELS[kind])
+
+    def sample(self, texture, sampler, x, y):
+        """What a sampler makes of a texture at a place, four floats. These textures come before those that are fetched from."""
+        self.sampled = max(self.sampled, texture + 1)
+        value = _sample(self.b, texture, sampler, x, y)
+        return [nchannel(self.b, value, c) for c in range(4)]
 
     def compile(self):
         """The variant, as a dictionary of what the loader wants."""
         shader, compiler = self.b.shader, self.compiler.compiler
-        self.info.num_images = self.textures + self.images
+        self.info.num_images, self.info.num_textures = self.textures + self.images, self.sampled
         mesa.nir_validate_shader(shader, b"made")
         mesa.ir3_nir_lower_io_vars_to_temporaries(shader)
         mesa.ir3_finalize_nir(compiler, mesa.struct_ir3_shader_nir_options(), shader)
@@ -228,7 +253,7 @@ class Builder:
         return {
             "name": self.name, "signature": self.signature, "arguments": self.arguments, "code": code,
             "immediates": [v.imm_state.values[i] for i in range(v.imm_state.count)],
-            "textures": list(v.image_mapping.tex_to_image[:self.textures]),
+            "textures": [*range(self.sampled), *(self.sampled + t for t in v.image_mapping.tex_to_image[:self.textures])],
             "branch_stack": v.branchstack, "private_bytes": v.pvtmem_size, "shared_bytes": v.shared_size,
             "max_reg": v.info.max_reg, "max_half_reg": v.info.max_half_reg,
             "merged_registers": v.mergedregs, "double_waves": v.info.double_threadsize, "group_count": self.group_count,

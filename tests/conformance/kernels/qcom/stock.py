@@ -170,6 +170,24 @@ def copy_image(k):
     within(k, x, y, k.argument(2), k.argument(3), lambda: k.put(0, x, y, k.fetch(0, x, y)))
 
 
+def copy_image_uint(k):
+    x, y = place(k)
+    within(k, x, y, k.argument(2), k.argument(3), lambda: k.put(0, x, y, k.fetch(0, x, y, "uint"), "uint"))
+
+
+def sample_image(k):
+    out, width, height, *numbers = (k.argument(i) for i in range(2, 9))
+    x, y = place(k)
+
+    def all():
+        u, v = (k.fadd(start, k.fmul(k.u2f32(i), step)) for i, start, step in zip((x, y), numbers, numbers[2:]))
+        at = k.ishl(k.iadd(x, k.imul(y, width)), k.imm(2))
+        for c, value in enumerate(k.sample(0, 0, u, v)):
+            k.store(out, k.iadd(at, k.imm(c)), value)
+
+    within(k, x, y, width, height, all)
+
+
 PROGRAMS = {
     empty: "",
     fill: "uint32_t *out; uint32_t value; uint32_t n;",
@@ -184,9 +202,11 @@ PROGRAMS = {
     spin: "uint32_t *out; uint32_t turns; uint32_t seed;",
     vadd: "float *out; const float *a; const float *b;",
     saxpy: "float *y; const float *x; float alpha; int32_t n; uint64_t off;",
-    read_image: "texture in; float *out; uint32_t width; uint32_t height;",
-    write_image: "const float *in; storage out; uint32_t width; uint32_t height;",
-    copy_image: "texture in; storage out; uint32_t width; uint32_t height;",
+    read_image: "texture float in; float *out; uint32_t width; uint32_t height;",
+    write_image: "const float *in; storage float out; uint32_t width; uint32_t height;",
+    copy_image: "texture float in; storage float out; uint32_t width; uint32_t height;",
+    copy_image_uint: "texture uint in; storage uint out; uint32_t width; uint32_t height;",
+    sample_image: "texture float in; sampler by; float *out; uint32_t width; uint32_t height; float x; float y; float dx; float dy;",
 }
 
 # Programs that there are in OpenCL's container too, and what they know of their group. `dims` is not among them: nobody knows

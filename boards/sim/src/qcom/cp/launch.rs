@@ -124,6 +124,7 @@ pub(super) fn plan(
             half_registers: field(control, 6, 1),
             fiber_bytes,
             fiber_memory,
+            border_colors: registers.address(reg::SP_PS_TP_BORDER_COLOR_BASE_ADDR),
             global,
             ..AdrenoRegisters::default()
         },

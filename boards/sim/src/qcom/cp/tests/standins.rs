@@ -284,3 +284,107 @@ fn texels_go_to_an_image_and_come_back() {
     let text = rig.fault();
     assert!(text.contains("texture 0: format 0x83 is none"), "{text}");
 }
+
+/// What a sampler makes of an image of 4 by 2 texels, `16 * row + column`, at places along a diagonal: the first components.
+fn sampled(words: [u32; 4], format: u32, start: [f32; 2], step: [f32; 2]) -> Vec<f32> {
+    const COLORS: u64 = OUT + 0x2000;
+    let mut rig = rig(&code("sample_image"));
+    for (at, value) in (0..8).map(|n| (128 * (n / 4) + 16 * (n % 4), 16 * (n / 4) + n % 4)) {
+        rig.memory.put(IMAGE + at, (value as f32).to_bits());
+    }
+    // Colours of 128 bytes: as floats, as bytes.
+    rig.memory.put(COLORS + 128, 99.0f32.to_bits());
+    rig.memory.put(COLORS + 128 + 48, 51);
+    let mut descriptor = descriptor(format, true);
+    descriptor[1] = 4 | 2 << 15;
+    let at = ARGS + 0x800;
+    rig.memory.words(at, &descriptor);
+    rig.memory.words(at + 64, &words);
+    let images = vec![
+        load(1, 0x5, 1, at),
+        load(0, 0x5, 1, at + 64),
+        pkt4(0xB180, &[lo(COLORS), hi(COLORS)]),
+        pkt4(0xA9BA, &[0x80]),
+        pkt4(0xA9BB, &[1 << 8 | 1 << 9 | 1 << 17]),
+    ];
+    let [x, y, dx, dy] = [start[0], start[1], step[0], step[1]].map(f32::to_bits);
+    let arguments = [lo(OUT), hi(OUT), 8, 1, x, y, dx, dy];
+    let (groups, local) = ([2, 1, 1], [4, 1, 1]);
+    let file = file(groups, local, &arguments);
+    rig.submit(&packets(&file, groups, local, &images));
+    rig.finish();
+    let floats = out(&rig, 32).into_iter().step_by(4).map(f32::from_bits);
+    floats.collect()
+}
+
+#[test]
+fn samplers_pick_texels_between_and_around() {
+    let words = |wrap: u32, linear: u32, texels: u32| {
+        let filter = linear << 1 | linear << 3;
+        [
+            filter | wrap << 5 | wrap << 8,
+            1 << 4 | texels << 5,
+            1 << 7,
+            0,
+        ]
+    };
+    let (edge, mirror, border) = (1, 2, 3);
+    // Coordinates that count texels, in the second row.
+    let along = ([-1.5, 1.5], [1.0, 0.0]);
+    let pick = |words, format| sampled(words, format, along.0, along.1);
+    assert_eq!(
+        pick(words(edge, 0, 1), 0x82),
+        [16.0, 16.0, 16.0, 17.0, 18.0, 19.0, 19.0, 19.0]
+    );
+    assert_eq!(
+        pick(words(border, 0, 1), 0x82),
+        [99.0, 99.0, 16.0, 17.0, 18.0, 19.0, 99.0, 99.0]
+    );
+    // Of bytes the colour's bytes are read.
+    assert_eq!(pick(words(border, 0, 1), 0x30)[0], 0.2);
+    // Between two rows and two columns, and the last one outside.
+    assert_eq!(
+        sampled(words(edge, 1, 1), 0x82, [0.0, 1.0], [0.5, 0.0]),
+        [8.0, 8.0, 8.5, 9.0, 9.5, 10.0, 10.5, 11.0]
+    );
+    // From 0 to 1 over the image, again and again.
+    assert_eq!(
+        sampled(words(0, 0, 0), 0x82, [-0.125, 0.25], [0.25, 0.0]),
+        [3.0, 0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0]
+    );
+    assert_eq!(
+        sampled(words(mirror, 0, 0), 0x82, [0.625, 1.25], [0.25, 0.0]),
+        [18.0, 19.0, 19.0, 18.0, 17.0, 16.0, 16.0, 17.0]
+    );
+}
+
+#[test]
+fn whole_numbers_are_copied_from_a_texture_to_an_image() {
+    let mut rig = rig(&code("copy_image_uint"));
+    let (groups, local) = ([1, 1, 1], [8, 4, 1]);
+    // Of 16 bits: 8 bytes a texel.
+    for (row, word) in (0..3).flat_map(|y| (0..10).map(move |x| (y, x))) {
+        rig.memory.put(
+            IMAGE + 128 * row + 4 * word,
+            (0xBEEF_0000 + 16 * row + word) as u32,
+        );
+    }
+    let mut images = image(&rig, 0x63, true);
+    let mut to = descriptor(0x83, false);
+    [to[4], to[5]] = [lo(OUT), hi(OUT)];
+    let at = ARGS + 0xC00;
+    rig.memory.words(at, &to);
+    images.push(load(3, 0xD, 1, at));
+    images.push(pkt4(0xAA00, &[0x40]));
+    images.push(pkt4(0xA9BB, &[1 << 8 | 1 << 9 | 1 << 17 | 1 << 22]));
+    let file = file(groups, local, &[5, 3]);
+    rig.submit(&packets(&file, groups, local, &images));
+    rig.finish();
+    for row in 0..3 {
+        let words: Vec<u32> = (0..20)
+            .map(|n| rig.memory.get(OUT + 128 * row + 4 * n))
+            .collect();
+        let halves = (0..10).flat_map(|n| [(16 * row + n) as u32, 0xBEEF]);
+        assert!(words.into_iter().eq(halves), "{row}");
+    }
+}
