@@ -3,7 +3,7 @@
 use hcq_std::{Access, Device, Error, FaultRecord, Kernel, Options};
 
 use crate::check::same;
-use crate::kinds::{self, Kind, Stock};
+use crate::kinds::{self, ImageKernel, Kind, Stock};
 use crate::report::Faults;
 use crate::{Failure, Needs};
 
@@ -78,6 +78,14 @@ impl Context {
         for &stock in needs.kernels {
             self.kernel(&self.device, stock)?;
         }
+        if !needs.images.is_empty() && self.device.image_rules().is_none() {
+            return Err(Failure::missing(
+                "images: kernels of this device take buffers and numbers",
+            ));
+        }
+        for &kernel in needs.images {
+            self.image_kernel(kernel)?;
+        }
         Ok(())
     }
 
@@ -144,6 +152,18 @@ impl Context {
             ))
         };
         kind.kernel(device, stock)?.ok_or_else(missing)
+    }
+
+    /// One of the kernels with images on the device.
+    pub fn image_kernel(&self, kernel: ImageKernel) -> Result<Kernel, Failure> {
+        let found = match self.kind {
+            Some(kind) => kind.image_kernel(&self.device, kernel)?,
+            None => None,
+        };
+        found.ok_or_else(|| {
+            let (kernel, name) = (kernel.name(), &self.name);
+            Failure::missing(format!("kernel `{kernel}` for devices named `{name}`"))
+        })
     }
 
     /// Fails unless the fault of an access to no memory says what the access was, or nothing of it if it need not.

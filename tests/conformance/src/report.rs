@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use crate::Context;
-use crate::kinds::Stock;
+use crate::kinds::{ImageKernel, Stock};
 
 /// Something that every device must do.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,7 @@ pub struct Needs {
     pub(crate) precise_faults: bool,
     pub(crate) recovery: bool,
     pub(crate) own_addresses: bool,
+    pub(crate) images: &'static [ImageKernel],
     pub(crate) faults: Faults,
 }
 
@@ -54,6 +55,7 @@ impl Needs {
         precise_faults: false,
         recovery: false,
         own_addresses: false,
+        images: &[],
         faults: Faults::None,
     };
     /// One copy queue.
@@ -92,6 +94,14 @@ impl Needs {
     /// These kernels.
     pub const fn kernels(self, kernels: &'static [Stock]) -> Self {
         Self { kernels, ..self }
+    }
+
+    /// Kernels that take images, and these.
+    pub const fn images(self, kernels: &'static [ImageKernel]) -> Self {
+        Self {
+            images: kernels,
+            ..self
+        }
     }
 
     /// A command at fault stops its queue before the next one runs.

@@ -1,6 +1,6 @@
 //! The whole list on simulated Adreno GPUs.
 
-use hcq_conformance::kinds::{KINDS, Stock};
+use hcq_conformance::kinds::{ImageKernel, KINDS, Stock};
 use hcq_std::{Device, Options};
 use lists::{quick, run_list};
 
@@ -62,6 +62,22 @@ fn every_kernel_loads_on_every_chip() {
                 .unwrap_or_else(|e| panic!("{name}, {}: {e}", stock.name()))
                 .expect("there is a program for it");
             assert_eq!(kernel.name(), stock.name());
+        }
+        for image in ImageKernel::ALL {
+            let kernel = kind
+                .image_kernel(&device, image)
+                .unwrap_or_else(|e| panic!("{name}, {}: {e}", image.name()))
+                .expect("there is a program for it");
+            let arguments = kernel.arguments().expect("it has a signature");
+            let fields: Vec<&str> = image.signature().split_terminator(';').collect();
+            assert_eq!(arguments.len(), fields.len(), "{}", image.name());
+            for (argument, field) in arguments.iter().zip(fields) {
+                // Images as they are told, and names of the others.
+                match argument.image {
+                    Some(_) => assert_eq!(argument.to_string(), field.trim()),
+                    None => assert!(field.ends_with(&argument.name), "{field}: {argument}"),
+                }
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod copies;
 pub mod exec;
 pub mod faults;
 pub mod graphs;
+pub mod images;
 pub mod memory;
 pub mod peers;
 pub mod rings;
@@ -31,6 +32,7 @@ pub(crate) static THEMES: &[&[Behaviour]] = &[
     timestamps::LIST,
     timeline::LIST,
     graphs::LIST,
+    images::LIST,
     rings::LIST,
     threads::LIST,
     peers::LIST,

@@ -37,6 +37,19 @@ pub trait Kind: Debug + Sync {
     /// What the device says against the program.
     fn kernel(&self, device: &Device, stock: Stock) -> Result<Option<Kernel>, Error>;
 
+    /// A kernel with images for a device of this kind; `None` if there is no program for it. Only devices that have images are
+    /// asked for.
+    ///
+    /// # Errors
+    /// What the device says against the program.
+    fn image_kernel(
+        &self,
+        _device: &Device,
+        _kernel: ImageKernel,
+    ) -> Result<Option<Kernel>, Error> {
+        Ok(None)
+    }
+
     /// The name of another device of the machine that has this one: the first other, the second, as `number` says from 1 on.
     /// Whether there is one shows when it is opened. `None`: a machine has one of this kind.
     ///
@@ -231,6 +244,60 @@ impl Stock {
                  float i; double j; uint64_t *out;",
             ),
             Self::Spin => ("spin", "uint32_t *out; uint32_t turns; uint32_t seed;"),
+        }
+    }
+}
+
+/// The kernels with images that behaviours launch, where devices have images.
+///
+/// Items are at a column and a row: numbers of work-items in dimensions 0 and 1. Those below `width` and `height` do something.
+/// Place `i` of a buffer stands for `buffer[4 * i ..][..4]`, four components.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ImageKernel {
+    /// `out[column + width * row] = in[column, row]`.
+    Read,
+    /// `out[column, row] = in[column + width * row]`.
+    Write,
+    /// `out[column, row] = in[column, row]`.
+    Copy,
+    /// The same with whole numbers.
+    CopyUint,
+    /// `out[column + width * row]` is what `by` makes of `in` at `x + column * dx`, `y + row * dy`.
+    Sample,
+}
+
+impl ImageKernel {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Read,
+        Self::Write,
+        Self::Copy,
+        Self::CopyUint,
+        Self::Sample,
+    ];
+
+    /// The program's symbol.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read_image",
+            Self::Write => "write_image",
+            Self::Copy => "copy_image",
+            Self::CopyUint => "copy_image_uint",
+            Self::Sample => "sample_image",
+        }
+    }
+
+    /// Its arguments: images with what they have components as, and fields of a C struct.
+    pub const fn signature(self) -> &'static str {
+        match self {
+            Self::Read => "texture float in; float *out; uint32_t width; uint32_t height;",
+            Self::Write => "const float *in; storage float out; uint32_t width; uint32_t height;",
+            Self::Copy => "texture float in; storage float out; uint32_t width; uint32_t height;",
+            Self::CopyUint => "texture uint in; storage uint out; uint32_t width; uint32_t height;",
+            Self::Sample => {
+                "texture float in; sampler by; float *out; uint32_t width; uint32_t height; float x; float y; float dx; \
+                 float dy;"
+            }
         }
     }
 }

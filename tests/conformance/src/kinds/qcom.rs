@@ -2,7 +2,7 @@
 
 use hcq_std::{Device, Error, Kernel};
 
-use super::{Kind, Stock};
+use super::{ImageKernel, Kind, Stock};
 
 /// Devices named `qcom`: the GPU behind the kernel's driver.
 pub static CHIPS: Qcom = Qcom { simulated: false };
@@ -38,6 +38,13 @@ pub fn bundle(target: &str) -> Option<&'static [u8]> {
     Some(bytes)
 }
 
+fn named(device: &Device, name: &str) -> Result<Option<Kernel>, Error> {
+    match bundle(device.target()) {
+        Some(bytes) => device.load_program(bytes)?.kernel(name).map(Some),
+        None => Ok(None),
+    }
+}
+
 impl Kind for Qcom {
     fn name(&self) -> &'static str {
         if self.simulated {
@@ -52,10 +59,11 @@ impl Kind for Qcom {
     }
 
     fn kernel(&self, device: &Device, stock: Stock) -> Result<Option<Kernel>, Error> {
-        match bundle(device.target()) {
-            Some(bytes) => device.load_program(bytes)?.kernel(stock.name()).map(Some),
-            None => Ok(None),
-        }
+        named(device, stock.name())
+    }
+
+    fn image_kernel(&self, device: &Device, kernel: ImageKernel) -> Result<Option<Kernel>, Error> {
+        named(device, kernel.name())
     }
 
     /// There is one GPU on a chip.
