@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use hcq_std::{Device, Error, Image2d, ImageParam, Sampler, Sampling};
+
 use crate::data::dtype::{Dtype, Number, Scalar};
 use crate::data::input::Input;
 use crate::failure::{At, Failure, Failures, Result};
-use crate::job::{Argument, Job, Launch, Transfer, ViewDecl, Work};
+use crate::job::{Argument, ImageDecl, Job, Launch, Transfer, ViewDecl, Work};
 use crate::plan::{Access, Engine, Mode, PlanTask};
 
 /// One parameter of a kernel, from its signature.
@@ -28,6 +30,8 @@ pub enum ParameterKind {
     Input,
     /// A buffer that the kernel may write.
     Buffer,
+    /// An image or a sampler.
+    Image(ImageParam),
 }
 
 /// Bytes of a buffer.
@@ -53,6 +57,20 @@ pub enum Bound {
     Buffer(Slice),
     /// A number.
     Scalar(Scalar),
+    /// An image in these bytes.
+    Image(Slice, Image2d),
+    /// A sampler.
+    Sampler(Sampler),
+}
+
+impl Bound {
+    /// The bytes that it is, or is in.
+    pub fn slice(&self) -> Option<&Slice> {
+        match self {
+            Self::Buffer(slice) | Self::Image(slice, _) => Some(slice),
+            Self::Scalar(_) | Self::Sampler(_) => None,
+        }
+    }
 }
 
 /// A task with everything settled but its place.
@@ -80,19 +98,20 @@ pub struct Checked {
     pub bytes: u64,
 }
 
-/// Checks the task `index` of `job`. `signature` is that of its kernel, `None` if it has none.
+/// Checks the task `index` of `job`. `signature` is that of its kernel, `None` if it has none; `device` the one that runs it.
 pub fn check(
     job: &Job,
     index: usize,
     inputs: &[Input],
     signature: Option<&[Parameter]>,
+    device: &Device,
 ) -> Result<Checked> {
     let Some(task) = job.tasks.get(index) else {
         return Err(Failure::usage(format!("there is no task {index}")).into());
     };
     match &task.work {
         Work::Copy(transfer) => check_copy(job, &task.at, inputs, transfer),
-        Work::Kernel(launch) => check_launch(job, inputs, launch, signature),
+        Work::Kernel(launch) => check_launch(job, inputs, launch, signature, device),
     }
 }
 
@@ -147,6 +166,7 @@ fn check_launch(
     inputs: &[Input],
     launch: &Launch,
     signature: Option<&[Parameter]>,
+    device: &Device,
 ) -> Result<Checked> {
     let kernel = &launch.kernel.value;
     if let Some(parameters) = signature.filter(|p| p.len() != launch.args.len()) {
@@ -169,22 +189,25 @@ fn check_launch(
     for (i, argument) in launch.args.iter().enumerate() {
         let parameter = signature.and_then(|p| p.get(i));
         let result = match &argument.value {
-            Argument::Buffer(view) => check_buffer(job, inputs, view, parameter).map(|slice| {
-                let (reads, writes) = modes(launch, view.buffer, parameter);
-                let modes = [(reads, Mode::Read), (writes, Mode::Write)];
-                for (_, mode) in modes.into_iter().filter(|m| m.0) {
-                    bytes = bytes.saturating_add(slice.bytes());
-                    accesses.push(Access {
-                        buffer: slice.buffer,
-                        range: slice.range.clone(),
-                        mode,
-                    });
-                }
-                Bound::Buffer(slice)
-            }),
+            Argument::Buffer(view) => check_buffer(job, inputs, view, parameter).map(Bound::Buffer),
+            Argument::Image(image) => check_image(job, inputs, image, parameter, device),
+            Argument::Sampler(sampling) => check_sampler(sampling, parameter, device),
             Argument::Scalar(scalar) => check_scalar(*scalar, parameter).map(Bound::Scalar),
             Argument::Number(number) => check_number(*number, parameter).map(Bound::Scalar),
         };
+        let touched = result.as_ref().ok().and_then(Bound::slice);
+        if let Some(slice) = touched {
+            let (reads, writes) = modes(launch, slice.buffer, parameter);
+            let modes = [(reads, Mode::Read), (writes, Mode::Write)];
+            for (_, mode) in modes.into_iter().filter(|m| m.0) {
+                bytes = bytes.saturating_add(slice.bytes());
+                accesses.push(Access {
+                    buffer: slice.buffer,
+                    range: slice.range.clone(),
+                    mode,
+                });
+            }
+        }
         match result {
             Ok(b) => bound.push(b),
             Err(failure) => failures.push(failure.at(job.place(&argument.at))),
@@ -213,7 +236,13 @@ fn modes(launch: &Launch, buffer: usize, parameter: Option<&Parameter>) -> (bool
     ) {
         (false, false) => (
             true,
-            parameter.is_none_or(|p| p.kind == ParameterKind::Buffer),
+            parameter.is_none_or(|p| {
+                let storage = |i| matches!(i, ImageParam::Storage(_));
+                match p.kind {
+                    ParameterKind::Image(image) => storage(image),
+                    kind => kind == ParameterKind::Buffer,
+                }
+            }),
         ),
         said => said,
     }
@@ -232,7 +261,7 @@ fn check_buffer(
     let Some(parameter) = parameter else {
         return Ok(slice);
     };
-    if parameter.kind == ParameterKind::Scalar {
+    if let ParameterKind::Scalar | ParameterKind::Image(_) = parameter.kind {
         return Err(Failure::usage(format!(
             "a buffer is given for {}",
             describe(parameter)
@@ -249,6 +278,79 @@ fn check_buffer(
         return Err(Failure::usage(what));
     }
     Ok(slice)
+}
+
+/// What the device says against an image or a sampler.
+fn no_image(e: &Error) -> Failure {
+    Failure::usage(e.to_string())
+}
+
+fn check_image(
+    job: &Job,
+    inputs: &[Input],
+    declared: &ImageDecl,
+    parameter: Option<&Parameter>,
+    device: &Device,
+) -> std::result::Result<Bound, Failure> {
+    let (format, width, height) = (declared.format, declared.width, declared.height);
+    let image = match declared.pitch {
+        Some(pitch) => device.image2d_with_pitch(format, width, height, pitch),
+        None => device.image2d(format, width, height),
+    };
+    let image = image.map_err(|e| no_image(&e))?;
+    if let Some(p) = parameter {
+        let kind = match p.kind {
+            ParameterKind::Image(ImageParam::Texture(kind) | ImageParam::Storage(kind)) => kind,
+            _ => {
+                let what = format!("an image is given for {}", describe(p));
+                return Err(Failure::usage(what));
+            }
+        };
+        if kind.is_some_and(|kind| kind != format.kind()) {
+            let what = format!(
+                "an image of {format}, whose texels are {}, is given for {}",
+                format.kind(),
+                describe(p)
+            );
+            return Err(Failure::usage(what));
+        }
+    }
+    let slice = slice(job, inputs, &declared.view)?;
+    let (have, need) = (slice.bytes(), image.bytes() as u64);
+    if have < need {
+        let what = format!(
+            "the image has {need} bytes, {height} rows of {} bytes; the buffer has {have}",
+            image.pitch()
+        );
+        return Err(Failure::usage(what));
+    }
+    // Buffers begin where images can.
+    let (start, align) = (slice.range.start, image.address_align());
+    if !start.is_multiple_of(align.into()) {
+        let what = format!(
+            "the image begins at byte {start} of the buffer; images begin at multiples of {align} bytes"
+        );
+        return Err(Failure::usage(what));
+    }
+    let slice = Slice {
+        range: slice.range.start..slice.range.start + need,
+        ..slice
+    };
+    Ok(Bound::Image(slice, image))
+}
+
+fn check_sampler(
+    sampling: &Sampling,
+    parameter: Option<&Parameter>,
+    device: &Device,
+) -> std::result::Result<Bound, Failure> {
+    let wanted = ParameterKind::Image(ImageParam::Sampler);
+    if let Some(p) = parameter.filter(|p| p.kind != wanted) {
+        let what = format!("a sampler is given for {}", describe(p));
+        return Err(Failure::usage(what));
+    }
+    let sampler = device.sampler(sampling).map_err(|e| no_image(&e))?;
+    Ok(Bound::Sampler(sampler))
 }
 
 fn check_scalar(
@@ -327,6 +429,7 @@ fn describe(p: &Parameter) -> String {
         ParameterKind::Scalar => format!("{ty} {}", p.name),
         ParameterKind::Input => format!("const {ty} *{}", p.name),
         ParameterKind::Buffer => format!("{ty} *{}", p.name),
+        ParameterKind::Image(image) => format!("{image} {}", p.name),
     }
 }
 

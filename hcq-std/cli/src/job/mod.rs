@@ -9,6 +9,8 @@ mod source;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hcq_std::{Sampling, TexelFormat};
+
 use crate::data::compare::Tolerance;
 use crate::data::dtype::{Dtype, Number, Scalar};
 use crate::data::fill::Fill;
@@ -191,6 +193,25 @@ pub enum Argument {
     Scalar(Scalar),
     /// A number whose type the kernel's signature gives.
     Number(Number),
+    /// An image in a buffer.
+    Image(Box<ImageDecl>),
+    /// A sampler.
+    Sampler(Sampling),
+}
+
+/// An image in a buffer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImageDecl {
+    /// The buffer, and the element that it begins at.
+    pub view: ViewDecl,
+    /// How its texels are stored.
+    pub format: TexelFormat,
+    /// Texels in a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Bytes from a row to the next; as few as the device can have if not given.
+    pub pitch: Option<u32>,
 }
 
 /// A buffer, or elements `offset .. offset + len` of it.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
+mod images;
 mod tasks;
 
 use super::source::{Node, Source as Reader, nearest, type_words};

@@ -271,6 +271,13 @@ impl Source {
         }
     }
 
+    pub(super) fn truth(&mut self, node: &Node<'_, '_>) -> Option<bool> {
+        match node.value {
+            DeValue::Boolean(value) => Some(*value),
+            _ => self.wrong_type(node, "true or false"),
+        }
+    }
+
     /// A whole number from `low` to `high`.
     pub(super) fn whole(&mut self, node: &Node<'_, '_>, low: u64, high: u64) -> Option<u64> {
         if !matches!(node.value, DeValue::Integer(_)) {

@@ -1,3 +1,4 @@
+use hcq_std::{BorderColor, Filter, Sampling, TexelFormat, Wrap};
 use proptest::prelude::*;
 
 use super::*;
@@ -381,6 +382,97 @@ fn every_mistake_names_line_and_key() {
             said.contains(words),
             "{old} -> {new}\n{said}\nwanted {words}"
         );
+    }
+}
+
+/// A job whose only argument is this.
+fn argument(text: &str) -> crate::failure::Result<Argument> {
+    let job = read(&format!(
+        "[programs.p]\npath = \"p.ir3\"\n[buffers.x]\ndtype = \"u8\"\nshape = [64]\n[[tasks]]\nprogram = \"p\"\nkernel = \"k\"\n\
+         groups = [1]\nargs = [{text}]\n"
+    ))?;
+    let Work::Kernel(launch) = &job.tasks[0].work else {
+        panic!()
+    };
+    Ok(launch.args[0].value.clone())
+}
+
+#[test]
+fn images_and_samplers_are_read() {
+    let text = r#"{ image = "x", format = "rg16float", width = 100, height = 30, pitch = 448, offset = 64 }"#;
+    let Ok(Argument::Image(image)) = argument(text) else {
+        panic!()
+    };
+    assert_eq!(image.format, TexelFormat::Rg16Float);
+    assert_eq!(
+        (image.width, image.height, image.pitch),
+        (100, 30, Some(448))
+    );
+    let offset = image.view.offset.as_ref().map(|o| o.value);
+    assert_eq!((image.view.buffer, offset), (0, Some(64)));
+    let text = r#"{ image = "x", format = "r8uint", width = 1, height = 1 }"#;
+    assert!(
+        matches!(argument(text), Ok(Argument::Image(i)) if i.pitch.is_none() && i.view.offset.is_none())
+    );
+    assert_eq!(
+        argument("{ sampler = {} }").unwrap(),
+        Argument::Sampler(Sampling::default())
+    );
+    let text = r#"{ sampler = { wrap = ["repeat", "mirror-repeat"], filter = "linear", normalized = true, border = "opaque-white" } }"#;
+    assert_eq!(
+        argument(text).unwrap(),
+        Argument::Sampler(Sampling {
+            wrap: [Wrap::Repeat, Wrap::MirrorRepeat],
+            filter: Filter::Linear,
+            normalized: true,
+            border: BorderColor::OpaqueWhite,
+        })
+    );
+    for (text, words) in [
+        (
+            r#"{ image = "y", format = "r8uint", width = 1, height = 1 }"#,
+            "tasks[0].args[0].image: there is no buffer called \"y\"",
+        ),
+        (
+            r#"{ image = "x", format = "rgba8unrom", width = 1, height = 1 }"#,
+            "tasks[0].args[0].format: \"rgba8unrom\" is no format of texels\n  help: did you mean \"rgba8unorm\"?",
+        ),
+        (
+            r#"{ image = "x", format = "none", width = 1, height = 1 }"#,
+            "help: formats: r8unorm, r8snorm, ",
+        ),
+        (
+            r#"{ image = "x", format = "r8uint", width = 0, height = 1 }"#,
+            "tasks[0].args[0].width: 0 is out of range: it must be from 1 to 4294967295",
+        ),
+        (
+            r#"{ image = "x", format = "r8uint", width = 1 }"#,
+            "tasks[0].args[0]: `height` is missing",
+        ),
+        (
+            r#"{ image = "x", format = "r8uint", width = 1, height = 1, len = 3 }"#,
+            "tasks[0].args[0].len: unknown key",
+        ),
+        (
+            r#"{ sampler = { wrap = "around" } }"#,
+            "wrap: \"around\" is none of the words that may stand here\n  help: write one of repeat, mirror-repeat, clamp-to-edge, \
+             clamp-to-border",
+        ),
+        (
+            r#"{ sampler = { wrap = ["repeat"] } }"#,
+            "wrap: expected two words: for columns and for rows",
+        ),
+        (
+            r#"{ sampler = { normalized = 1 } }"#,
+            "normalized: expected true or false, found a whole number",
+        ),
+        (
+            r#"{ sampler = "linear" }"#,
+            "tasks[0].args[0].sampler: expected a table, found a string",
+        ),
+    ] {
+        let said = argument(text).unwrap_err().to_string();
+        assert!(said.contains(words), "{text}: {said}");
     }
 }
 

@@ -1,5 +1,7 @@
 use std::path::Path;
 
+use hcq_std::{Filter, TexelKind};
+
 use super::*;
 use crate::data::fill::Fill;
 use crate::data::input::{Origin, open_all};
@@ -48,6 +50,11 @@ fn kernel(args: &str, more: &str) -> String {
 }
 
 fn checked(task: &str, signature: Option<&[Parameter]>) -> Result<Checked> {
+    checked_on("cpu", task, signature)
+}
+
+fn checked_on(device: &str, task: &str, signature: Option<&[Parameter]>) -> Result<Checked> {
+    let device = Device::open(device).unwrap();
     let job = job(task);
     let inputs = open_all(&job)?;
     assert!(
@@ -55,7 +62,7 @@ fn checked(task: &str, signature: Option<&[Parameter]>) -> Result<Checked> {
             .iter()
             .all(|i| matches!(i.origin, Origin::Fill(Fill::Value(_))))
     );
-    check(&job, 0, &inputs, signature)
+    check(&job, 0, &inputs, signature, &device)
 }
 
 fn access(buffer: usize, range: Range<u64>, mode: Mode) -> Access {
@@ -206,4 +213,103 @@ fn copies_are_equal_and_apart() {
     }
     let apart = r#"copy = { from = { buffer = "x", len = 8 }, to = { buffer = "x", offset = 8, len = 8 } }"#;
     assert!(checked(apart, None).is_ok());
+}
+
+/// `texture float in; storage uint out; sampler by;`
+fn with_images() -> Vec<Parameter> {
+    let image = |image, name: &str| Parameter {
+        name: name.into(),
+        dtype: None,
+        kind: ParameterKind::Image(image),
+    };
+    vec![
+        image(ImageParam::Texture(Some(TexelKind::Float)), "in"),
+        image(ImageParam::Storage(Some(TexelKind::Uint)), "out"),
+        image(ImageParam::Sampler, "by"),
+    ]
+}
+
+const TEXTURE: &str = r#"{ image = "x", format = "rgba8unorm", width = 4, height = 3 }"#;
+const STORAGE: &str =
+    r#"{ image = "y", format = "r32uint", width = 16, height = 2, pitch = 128, offset = 16 }"#;
+const SAMPLER: &str = "{ sampler = { filter = \"linear\" } }";
+
+#[test]
+fn images_are_bytes_of_their_buffers() {
+    let task = kernel(&format!("[{TEXTURE}, {STORAGE}, {SAMPLER}]"), "");
+    let c = checked_on("sim:qcom-a650", &task, Some(&with_images())).unwrap();
+    // Rows are 64 bytes apart at least; the last one ends with its last texel.
+    let (texels, stored) = (0..2 * 64 + 16, 64..64 + 128 + 64);
+    assert_eq!(
+        c.plan.accesses,
+        [
+            access(0, texels.clone(), Mode::Read),
+            access(1, stored.clone(), Mode::Read),
+            access(1, stored, Mode::Write)
+        ]
+    );
+    let Ready::Kernel(args) = c.ready else {
+        panic!()
+    };
+    let Bound::Image(slice, image) = &args[0] else {
+        panic!("{args:?}")
+    };
+    assert_eq!((slice.range.clone(), image.pitch()), (texels, 64));
+    assert!(matches!(&args[2], Bound::Sampler(s) if s.sampling().filter == Filter::Linear));
+}
+
+#[test]
+fn images_that_do_not_fit_are_refused_in_words() {
+    let on = |device: &str, args: [&str; 3]| {
+        let task = kernel(&format!("[{}]", args.join(", ")), "");
+        let result = checked_on(device, &task, Some(&with_images()));
+        result.unwrap_err().to_string()
+    };
+    let uint = r#"{ image = "x", format = "rgba8uint", width = 4, height = 3 }"#;
+    let high = r#"{ image = "x", format = "rgba8unorm", width = 4, height = 5 }"#;
+    let close = r#"{ image = "x", format = "rgba8unorm", width = 4, height = 3, pitch = 32 }"#;
+    let repeats = r#"{ sampler = { wrap = "repeat" } }"#;
+    for (args, words) in [
+        (
+            [uint, STORAGE, SAMPLER],
+            "tasks[0].args[0]: an image of rgba8uint, whose texels are uint, is given for texture float in",
+        ),
+        (
+            [TEXTURE, TEXTURE, SAMPLER],
+            "tasks[0].args[1]: an image of rgba8unorm, whose texels are float, is given for storage uint out",
+        ),
+        (
+            [high, STORAGE, SAMPLER],
+            "tasks[0].args[0]: the image has 272 bytes, 5 rows of 64 bytes; the buffer has 256",
+        ),
+        (
+            [close, STORAGE, SAMPLER],
+            "tasks[0].args[0]: its pitch is 32, which an image cannot have",
+        ),
+        (
+            ["\"x\"", STORAGE, SAMPLER],
+            "tasks[0].args[0]: a buffer is given for texture float in",
+        ),
+        (
+            [TEXTURE, "1", SAMPLER],
+            "tasks[0].args[1]: a number is given for storage uint out",
+        ),
+        (
+            [SAMPLER, STORAGE, SAMPLER],
+            "tasks[0].args[0]: a sampler is given for texture float in",
+        ),
+        (
+            [TEXTURE, STORAGE, TEXTURE],
+            "tasks[0].args[2]: an image is given for sampler by",
+        ),
+        (
+            [TEXTURE, STORAGE, repeats],
+            "tasks[0].args[2]: a sampler whose coordinates count texels cannot have Repeat",
+        ),
+    ] {
+        let said = on("sim:qcom-a650", args);
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+    let said = on("cpu", [TEXTURE, STORAGE, SAMPLER]);
+    assert!(said.contains("has no images"), "{said}");
 }

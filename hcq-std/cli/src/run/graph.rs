@@ -162,10 +162,8 @@ fn add(
     };
     match (&declared.work, &checked.ready, programs.kernel(task)) {
         (Work::Kernel(launch), Ready::Kernel(bound), Some(kernel)) => {
-            let views = bound.iter().map(|b| match b {
-                Bound::Buffer(slice) => view(buffers, slice).map(Some),
-                Bound::Scalar(_) => Ok(None),
-            });
+            let views = bound.iter().map(Bound::slice);
+            let views = views.map(|slice| slice.map(|s| view(buffers, s)).transpose());
             let views = views.collect::<Recorded<Vec<_>>>()?;
             let written = |slice: &Slice| {
                 let mut all = checked.plan.accesses.iter();
@@ -175,22 +173,21 @@ fn add(
             };
             let (mut args, mut touches) = (Vec::new(), Vec::new());
             for (bound, view) in bound.iter().zip(&views) {
-                match (bound, view) {
-                    (Bound::Buffer(slice), Some(view)) => {
-                        args.push(Arg::buffer(view));
-                        touches.push(if written(slice) {
-                            Touch::Writes
-                        } else {
-                            Touch::Reads
-                        });
-                    }
+                args.push(match (bound, view) {
+                    (Bound::Buffer(_), Some(view)) => Arg::buffer(view),
+                    (Bound::Image(_, image), Some(view)) => Arg::image(view, image)?,
                     (Bound::Scalar(scalar), _) => {
                         let size = u8::try_from(scalar.dtype.size()).unwrap_or(8);
-                        args.push(Arg::scalar(scalar.bits, size));
-                        touches.push(Touch::AsSigned);
+                        Arg::scalar(scalar.bits, size)
                     }
-                    _ => {}
-                }
+                    (Bound::Sampler(sampler), _) => Arg::sampler(sampler),
+                    _ => continue,
+                });
+                touches.push(match bound.slice() {
+                    Some(slice) if written(slice) => Touch::Writes,
+                    Some(_) => Touch::Reads,
+                    None => Touch::AsSigned,
+                });
             }
             // SAFETY: the kernel is what the job's author asks to be run; its arguments were held against its
             // signature where it has one, and what it touches is what the author or the signature says.

@@ -267,8 +267,9 @@ copy = { from = "read", to = "late" }
 "#;
         let job = parse(text, Path::new("job.toml")).unwrap();
         let inputs = open_all(&job).unwrap();
+        let device = hcq_std::Device::open("cpu").unwrap();
         let checked: Vec<_> = (0..4)
-            .map(|i| check(&job, i, &inputs, None).unwrap())
+            .map(|i| check(&job, i, &inputs, None, &device).unwrap())
             .collect();
         let mut names: Vec<_> = changed(&inputs, &checked)
             .into_iter()

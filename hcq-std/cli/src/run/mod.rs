@@ -13,7 +13,7 @@ use hcq_std::{Device, Error, Options};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::RunArgs;
-use crate::data::input::{self, Input};
+use crate::data::input;
 use crate::exit::Exit;
 use crate::failure::{Failure, Failures, Result};
 use crate::interrupt::Interrupt;
@@ -143,7 +143,7 @@ fn run_on(
         return Err(Failure::usage(what).help("leave out --no-graph").into());
     }
     let programs = Programs::load(context, false)?;
-    let checked = check_tasks(job, context.inputs, &programs)?;
+    let checked = check_tasks(context, &programs)?;
     let plan = if args.no_graph {
         Some(place(device, job, &checked)?)
     } else {
@@ -240,7 +240,7 @@ pub fn image(path: &std::path::Path, device: Option<&str>, interrupt: &Interrupt
 fn image_on(context: &Context<'_>) -> Result<Built> {
     // Shared objects are read once more when the image is made.
     let programs = Programs::load(context, true)?;
-    let checked = check_tasks(context.job, context.inputs, &programs)?;
+    let checked = check_tasks(context, &programs)?;
     check_queues(context, &checked)?;
     let buffers = Buffers::load(context, &checked, false)?;
     let bytes = graph::image(context, &programs, &checked, &buffers)?;
@@ -356,11 +356,16 @@ fn queue_name(engine: Engine, index: usize) -> String {
 }
 
 /// Holds every task against its kernel's signature and its buffers; every mistake is reported.
-fn check_tasks(job: &Job, inputs: &[Input], programs: &Programs) -> Result<Vec<Checked>> {
+fn check_tasks(context: &Context<'_>, programs: &Programs) -> Result<Vec<Checked>> {
+    let Context { job, inputs, .. } = *context;
     let mut failures = Vec::new();
     let mut checked = Vec::new();
-    for index in 0..job.tasks.len() {
-        match launch::check(job, index, inputs, programs.signature(index)) {
+    for (index, task) in job.tasks.iter().enumerate() {
+        let device = match &task.work {
+            Work::Kernel(launch) => context.device_of(launch.device),
+            Work::Copy(_) => context.device,
+        };
+        match launch::check(job, index, inputs, programs.signature(index), device) {
             Ok(task) => checked.push(task),
             Err(more) => failures.extend(more.iter().cloned()),
         }

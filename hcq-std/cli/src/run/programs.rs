@@ -205,9 +205,10 @@ fn load_modules(context: &Context<'_>) -> Result<(Modules, Option<Compiler>)> {
 }
 
 fn parameter(argument: &ArgInfo) -> Parameter {
-    let kind = match argument.kind {
-        ArgKind::ConstBuffer => ParameterKind::Input,
-        ArgKind::Buffer => ParameterKind::Buffer,
+    let kind = match (argument.image, argument.kind) {
+        (Some(image), _) => ParameterKind::Image(image),
+        (None, ArgKind::ConstBuffer) => ParameterKind::Input,
+        (None, ArgKind::Buffer) => ParameterKind::Buffer,
         _ => ParameterKind::Scalar,
     };
     let dtype = argument

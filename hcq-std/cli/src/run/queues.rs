@@ -215,9 +215,11 @@ impl Recorder<'_> {
     }
 
     /// Types were checked with the names that the job's author knows, so the device gets bare addresses and bits.
-    fn argument(&self, argument: &launch::Bound) -> Recorded<Arg<'static>> {
+    fn argument<'b>(&self, argument: &'b launch::Bound) -> Recorded<Arg<'b>> {
         Ok(match argument {
             launch::Bound::Buffer(slice) => Arg::address(self.view(slice)?.address()),
+            launch::Bound::Image(slice, image) => Arg::image_at(self.view(slice)?.address(), image),
+            launch::Bound::Sampler(sampler) => Arg::sampler(sampler),
             launch::Bound::Scalar(scalar) => Arg::scalar(scalar.bits, scalar.dtype.size() as u8),
         })
     }

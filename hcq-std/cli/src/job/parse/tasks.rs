@@ -2,13 +2,17 @@
 
 use std::collections::HashSet;
 
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 use super::Checker;
 use crate::data::dtype::Dtype;
 use crate::failure::Located;
 use crate::job::source::{Fields, Node, type_words};
 use crate::job::{Argument, Launch, MAX_LOCAL_MEMORY, Task, Transfer, ViewDecl, Work};
+
+fn has(table: &DeTable<'_>, key: &str) -> bool {
+    table.keys().any(|k| k.get_ref() == key)
+}
 
 impl Checker {
     fn view(&mut self, node: &Node<'_, '_>) -> Option<ViewDecl> {
@@ -234,7 +238,9 @@ impl Checker {
     fn argument(&mut self, node: &Node<'_, '_>) -> Option<Located<Argument>> {
         let value = match node.value {
             DeValue::Integer(_) | DeValue::Float(_) => Argument::Number(self.reader.number(node)?),
-            DeValue::Table(table) if !table.keys().any(|k| k.get_ref() == "buffer") => {
+            DeValue::Table(table) if has(table, "image") => self.image(node)?,
+            DeValue::Table(table) if has(table, "sampler") => self.sampler(node)?,
+            DeValue::Table(table) if !has(table, "buffer") => {
                 let known: Vec<&str> = Dtype::ALL.iter().map(|d| d.name()).collect();
                 let fields = self.reader.names(node)?;
                 let entries: Vec<_> = fields.iter().collect();
@@ -247,8 +253,10 @@ impl Checker {
                     return None;
                 };
                 let Some(dtype) = Dtype::from_name(name) else {
-                    let help =
-                        format!("scalar types: {}; or {{ buffer = NAME }}", known.join(", "));
+                    let help = format!(
+                        "scalar types: {}; or {{ buffer = NAME }}, {{ image = NAME, ... }}, {{ sampler = {{ ... }} }}",
+                        known.join(", ")
+                    );
                     self.reader.fail_help(&number.at, "unknown key", help);
                     return None;
                 };
@@ -283,6 +291,7 @@ impl Checker {
             .iter()
             .filter_map(|a| match &a.value {
                 Argument::Buffer(view) => Some(view.buffer),
+                Argument::Image(image) => Some(image.view.buffer),
                 _ => None,
             })
             .collect();
