@@ -113,9 +113,15 @@
 //! Programs are containers of Qualcomm's OpenCL compiler, one kernel each, or bundles of programs of Mesa's ir3 compiler:
 //! text in front of the instructions (`hcq-ir3 1`, then lines such as `kernel add`, `arguments float *a; uint32_t n;`,
 //! `max_reg 6`, fields of [`Variant`](hcq_qcom::ir3::Variant), and `code 384`, the last one). A container does not say what its
-//! arguments are: [`Module::kernel_with`] takes a signature; without one, launches are as they are given. An image is an
-//! argument of 64 bytes, its descriptor: [`Image::texture_at`](hcq_qcom::image::Image::texture_at) and
-//! [`storage_at`](hcq_qcom::image::Image::storage_at) make it.
+//! arguments are: [`Module::kernel_with`] takes a signature; without one, launches are as they are given.
+//!
+//! Kernels take images and samplers: [`Device::image2d`] says how texels lie in a buffer, row behind row, [`Arg::image`] puts that
+//! over one, [`Device::sampler`] and [`Arg::sampler`] say how it is read between and around its texels. In a bundle's `arguments`
+//! they are `texture float in;`, `storage uint out;`, `sampler by;`, and launches are checked against that: image or buffer, floats
+//! or whole numbers, and whether all texels are in the buffer. In a graph an image is the bytes from its first texel to its last,
+//! written if it is a storage image. A descriptor made by hand is an argument of 64 bytes, too
+//! ([`Image::texture_at`](hcq_qcom::image::Image::texture_at), [`storage_at`](hcq_qcom::image::Image::storage_at)), a sampler one of
+//! 16.
 //!
 //! - There is one compute queue, and there are as many copy queues as are asked for: threads of the host, since the GPU has
 //!   no copy engine and its memory is the host's. They wait and signal as a copy engine would.
@@ -164,6 +170,8 @@
 //!
 //! # Not supported
 //!
+//! - Images as arguments on other GPUs than Adreno's and on the CPU; images that are tiled, compressed, sRGB, of one or three
+//!   dimensions, or have smaller copies of themselves (mipmaps). Stored graphs of kernels that take images.
 //! - Images of graphs on NVIDIA and Adreno GPUs, and of kernels with private memory on AMD GPUs. Images of several devices whose
 //!   copies go through the host, where the devices see the host's memory at different addresses.
 //! - NVIDIA: several launches of one queue at once: each waits for the ones before it.
