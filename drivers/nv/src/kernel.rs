@@ -173,8 +173,38 @@ impl Kernel {
     }
 }
 
-/// Refuses groups and grids that are too large, as far as they are known now; what is not is checked at launch.
+/// Whether all sizes are known, and [`check_sizes`] would find nothing wrong with them. `limit` is the kernel's
+/// [`group_limit`](Kernel::group_limit).
 #[inline]
+pub(crate) fn are_sound(
+    kernel: &Kernel,
+    limit: u32,
+    groups: &[Value; 3],
+    local: &[Value; 3],
+) -> bool {
+    let (
+        [Value::Imm(gx), Value::Imm(gy), Value::Imm(gz)],
+        [Value::Imm(x), Value::Imm(y), Value::Imm(z)],
+    ) = (*groups, *local)
+    else {
+        return false;
+    };
+    // From 1 up to the limit.
+    let within = |value: u64, most: u32| value.wrapping_sub(1) < u64::from(most);
+    let ([most_gx, most_gy, most_gz], [most_x, most_y, most_z]) = (MAX_GRID, MAX_BLOCK);
+    within(gx, most_gx)
+        && within(gy, most_gy)
+        && within(gz, most_gz)
+        && within(x, most_x)
+        && within(y, most_y)
+        && within(z, most_z)
+        // Far below 2^64 by the limits above.
+        && x * y * z <= u64::from(limit)
+        && kernel.block.is_none_or(|block| block.map(u64::from) == [x, y, z])
+}
+
+/// Refuses groups and grids that are too large, as far as they are known now; what is not is checked at launch.
+#[cold]
 pub(crate) fn check_sizes(
     kernel: &Kernel,
     list: &mut PatchList<'_>,
@@ -251,6 +281,7 @@ fn check_size(
 
 /// Checks and writes arguments. What a kernel's file says of an argument is its size: a number of 8 bytes and an address
 /// are one to it.
+#[inline]
 pub(crate) fn write_arguments(
     layout: &ArgLayout<'_>,
     args: &[Arg<'_>],
@@ -264,21 +295,44 @@ pub(crate) fn write_arguments(
         });
     }
     for (index, (arg, slot)) in args.iter().zip(layout.slots).enumerate() {
-        let index = u16::try_from(index).unwrap_or(u16::MAX);
-        let kind = match arg {
-            Arg::Buffer(_) => ArgKind::Buffer,
-            Arg::Scalar { .. } => ArgKind::Scalar,
-            _ => ArgKind::Bytes,
-        };
-        let slots = [ArgSlot { kind, ..*slot }];
-        let one = ArgLayout {
-            slots: &slots,
-            ..*layout
-        };
-        let written = one.write(core::slice::from_ref(arg), block, list);
-        written.map_err(|e| of_argument(e, index))?;
+        let at = slot.offset as usize;
+        // What is nearly always given: an address or a number that is known.
+        match *arg {
+            Arg::Buffer(Value::Imm(v)) if slot.size == 8 => block.write(at, &v.to_le_bytes())?,
+            Arg::Scalar {
+                value: Value::Imm(v),
+                size: 4,
+            } if slot.size == 4 && v <= u32::MAX.into() => {
+                // It fits.
+                block.write(at, &(v as u32).to_le_bytes())?;
+            }
+            _ => write_argument(layout, (index, arg, slot), block, list)?,
+        }
     }
     Ok(())
+}
+
+/// Any argument.
+#[inline(never)]
+fn write_argument(
+    layout: &ArgLayout<'_>,
+    (index, arg, slot): (usize, &Arg<'_>, &ArgSlot),
+    block: &mut Block<'_, '_>,
+    list: &mut PatchList<'_>,
+) -> Result<(), RecordError> {
+    let index = u16::try_from(index).unwrap_or(u16::MAX);
+    let kind = match arg {
+        Arg::Buffer(_) => ArgKind::Buffer,
+        Arg::Scalar { .. } => ArgKind::Scalar,
+        _ => ArgKind::Bytes,
+    };
+    let slots = [ArgSlot { kind, ..*slot }];
+    let one = ArgLayout {
+        slots: &slots,
+        ..*layout
+    };
+    let written = one.write(core::slice::from_ref(arg), block, list);
+    written.map_err(|e| of_argument(e, index))
 }
 
 /// An error of a layout with one argument, which is number `index` of the launch.

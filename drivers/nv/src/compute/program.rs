@@ -11,7 +11,7 @@ use crate::chips::{BankWords, Chip, MAX_BANK_WORDS};
 use crate::device::Device;
 use crate::kernel::{
     Kernel, Local, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, Origin, STACK_START,
-    check_sizes, write_arguments,
+    are_sound, check_sizes, write_arguments,
 };
 use crate::local_memory::LocalMemory;
 use crate::qmd::{Address, Bits, CONSTANT_STRIDE, MAX_WORDS, Words};
@@ -127,6 +127,11 @@ pub struct Program<'p> {
     /// How many of them are written: all in front of the arguments, up to as many as there are.
     front_words: usize,
     bank_bytes: u32,
+    /// Work-items of a group at most.
+    group_limit: u32,
+    /// The two words of the descriptor that a group's sizes go into, and those of bank 0's address, with what else they hold.
+    group: u64,
+    bank: u64,
 }
 
 /// Puts a value into its field.
@@ -146,6 +151,12 @@ fn set_address(qmd: &mut Words, at: Address, address: u64) -> Result<(), Misfit>
     let units = address >> at.shift;
     set(qmd, at.lower, units & u64::from(u32::MAX))?;
     set(qmd, at.upper, units >> 32)
+}
+
+/// Two words as one number.
+fn pair(qmd: &Words, first: usize) -> u64 {
+    let word = |at: usize| u64::from(qmd.get(at).copied().unwrap_or_default());
+    word(first) | word(first.saturating_add(1)) << 32
 }
 
 /// SHARED_MEMORY_SIZE and the configurations that go with it.
@@ -322,14 +333,18 @@ impl<'p> Program<'p> {
                 words
             }
         };
+        let (layout, qmd) = (device.chip().qmd, template(device, kernel, bank_bytes)?);
         Ok(Self {
             chip: device.chip(),
             kernel: *kernel,
             arguments,
-            qmd: template(device, kernel, bank_bytes)?,
             front: front(device),
             front_words,
             bank_bytes,
+            group_limit: kernel.group_limit(),
+            group: pair(&qmd, layout.group_word()),
+            bank: pair(&qmd, layout.constant.lower.word()),
+            qmd,
         })
     }
 
@@ -349,35 +364,27 @@ impl<'p> Program<'p> {
     }
 
     /// Writes what is in front of the arguments.
+    #[inline]
     fn write_front(
         &self,
         list: &mut PatchList<'_>,
         block: &mut Block<'_, '_>,
         launch: &Sizes<'_>,
     ) -> Result<(), RecordError> {
-        let mut front = self.front;
         let at: &BankWords = &self.chip.bank_words;
-        let sizes = [(at.block, launch.local), (at.grid, launch.groups)];
-        for (first, values) in sizes {
-            for (place, value) in (first..).zip(values) {
-                if let (Some(word), Some(v)) = (front.get_mut(place), value.imm()) {
-                    // `check_sizes` has found it to be below 2^31.
-                    *word = v as u32;
-                }
-            }
-        }
-        if let Some(word) = at.dynamic_shared.and_then(|place| front.get_mut(place)) {
-            *word = launch.local_memory;
-        }
-        let known = front.get(..self.front_words).unwrap_or(&front);
+        let known = self.front.get(..self.front_words).unwrap_or(&self.front);
         block.write(0, known.as_bytes())?;
-        // More than there are words for: nothing but zeros.
-        let zeros = [0u32; 64];
-        let mut done = known.len();
-        while let Some(left @ 1..) = self.front_words.checked_sub(done) {
-            let piece = zeros.get(..left).unwrap_or(&zeros);
-            block.write(done * 4, piece.as_bytes())?;
-            done += piece.len();
+        if self.front_words > known.len() {
+            self.write_zeros(block)?;
+        }
+        // `Program::new` has found all of them to be in front of the arguments.
+        block.write(at.block * 4, launch.numbers(launch.local).as_bytes())?;
+        block.write(at.grid * 4, launch.numbers(launch.groups).as_bytes())?;
+        if let (Some(place), 1..) = (at.dynamic_shared, launch.local_memory) {
+            block.write(place * 4, &launch.local_memory.to_le_bytes())?;
+        }
+        if launch.known {
+            return Ok(());
         }
         for (first, values, operand) in [
             (at.block, launch.local, Operand::Local as fn(u8) -> Operand),
@@ -393,8 +400,22 @@ impl<'p> Program<'p> {
         Ok(())
     }
 
+    /// Behind the words that hold something, up to the arguments: nothing but zeros.
+    #[cold]
+    fn write_zeros(&self, block: &mut Block<'_, '_>) -> Result<(), RecordError> {
+        let zeros = [0u32; 64];
+        let mut done = self.front.len();
+        while let Some(left @ 1..) = self.front_words.checked_sub(done) {
+            let piece = zeros.get(..left).unwrap_or(&zeros);
+            block.write(done * 4, piece.as_bytes())?;
+            done += piece.len();
+        }
+        Ok(())
+    }
+
     /// Writes the argument block and the launch descriptor. `bank` is where bank 0 will be, if that is not where the block
     /// is now.
+    #[inline]
     pub(crate) fn record(
         &self,
         list: &mut PatchList<'_>,
@@ -414,8 +435,16 @@ impl<'p> Program<'p> {
             groups: &launch.groups,
             local: &launch.local,
             local_memory: launch.local_memory,
+            known: are_sound(
+                &self.kernel,
+                self.group_limit,
+                &launch.groups,
+                &launch.local,
+            ),
         };
-        check_sizes(&self.kernel, list, sizes.groups, sizes.local)?;
+        if !sizes.known {
+            check_sizes(&self.kernel, list, sizes.groups, sizes.local)?;
+        }
         if self.front_words > 0 {
             self.write_front(list, &mut launch.kernargs, &sizes)?;
         }
@@ -424,6 +453,7 @@ impl<'p> Program<'p> {
         self.write_qmd(list, qmd_block, &sizes, bank)
     }
 
+    #[inline]
     fn write_qmd(
         &self,
         list: &mut PatchList<'_>,
@@ -432,40 +462,50 @@ impl<'p> Program<'p> {
         bank: Value,
     ) -> Result<(), RecordError> {
         let layout = self.chip.qmd;
+        let address = bank.imm().unwrap_or_default();
+        let fit = Fit::aligned(layout.constant.bits(), KERNARG_ALIGN_LOG2);
+        fit.check(address).operand(Operand::Kernargs)?;
+        if launch.local_memory == 0 {
+            block.write(0, self.template().as_bytes())?;
+        } else {
+            self.write_with_shared(block, launch.local_memory)?;
+        }
+        let grid = launch.numbers(launch.groups);
+        block.write(layout.grid_word() * 4, grid.as_bytes())?;
+        let [x, y, z] = launch.numbers(launch.local).map(u64::from);
+        let [at_x, at_y, at_z] = layout.group_shifts();
+        let group = self.group | x << at_x | y << at_y | z << at_z;
+        block.write(layout.group_word() * 4, &group.to_le_bytes())?;
+        let constant = self.bank | address >> layout.constant.shift;
+        block.write(layout.constant.lower.at(), &constant.to_le_bytes())?;
+        if launch.known && bank.imm().is_some() {
+            return Ok(());
+        }
+        self.file_sites(list, block, launch, bank)
+    }
+
+    /// The template of a launch with more shared memory than the kernel declares.
+    #[cold]
+    fn write_with_shared(
+        &self,
+        block: &mut Block<'_, '_>,
+        local_memory: u32,
+    ) -> Result<(), RecordError> {
         let mut qmd = self.qmd;
-        let dimensions = || {
-            let grid = layout.grid.iter().zip(launch.groups);
-            let block = layout.block.iter().zip(launch.local);
-            grid.chain(block)
-        };
-        for (at, value) in dimensions() {
-            if let Some(v) = value.imm() {
-                set(&mut qmd, *at, v).operand(Operand::Local(3))?;
-            }
-        }
-        if let Some(address) = bank.imm() {
-            Fit::aligned(layout.constant.bits(), KERNARG_ALIGN_LOG2)
-                .check(address)
-                .operand(Operand::Kernargs)?;
-            set_address(&mut qmd, layout.constant, address).operand(Operand::Kernargs)?;
-        }
-        if launch.local_memory > 0 {
-            let bytes = u64::from(self.kernel.shared_bytes) + u64::from(launch.local_memory);
-            set_shared(&mut qmd, self.chip, bytes).map_err(|misfit| match misfit {
-                Some(misfit) => RecordError::Misfit {
-                    operand: Operand::LocalMemory,
-                    misfit,
-                },
-                None => RecordError::Limit {
-                    operand: Operand::LocalMemory,
-                    value: bytes,
-                    max: self.chip.shared.max_bytes().into(),
-                },
-            })?;
-        }
-        let words = qmd.get(..layout.words).unwrap_or_default();
-        block.write(0, words.as_bytes())?;
-        self.file_sites(list, block, launch, bank, &qmd)
+        let bytes = u64::from(self.kernel.shared_bytes) + u64::from(local_memory);
+        set_shared(&mut qmd, self.chip, bytes).map_err(|misfit| match misfit {
+            Some(misfit) => RecordError::Misfit {
+                operand: Operand::LocalMemory,
+                misfit,
+            },
+            None => RecordError::Limit {
+                operand: Operand::LocalMemory,
+                value: bytes,
+                max: self.chip.shared.max_bytes().into(),
+            },
+        })?;
+        let words = qmd.get(..self.chip.qmd.words).unwrap_or_default();
+        block.write(0, words.as_bytes())
     }
 
     /// Sites for what is not known yet.
@@ -475,10 +515,8 @@ impl<'p> Program<'p> {
         block: &mut Block<'_, '_>,
         launch: &Sizes<'_>,
         bank: Value,
-        qmd: &Words,
     ) -> Result<(), RecordError> {
         let layout = self.chip.qmd;
-        let word = |at: Bits| qmd.get(at.word()).copied().unwrap_or_default();
         for (d, (at, value)) in (0u8..).zip(layout.grid.iter().zip(launch.groups)) {
             if value.imm().is_none() {
                 // The rest of the word is zero.
@@ -518,7 +556,7 @@ impl<'p> Program<'p> {
             let high = Formula {
                 shr: 32 + shift,
                 mask: upper.field().mask(),
-                base: word(upper).into(),
+                base: self.bank >> 32,
                 ..low
             };
             block.value(list, upper.at(), bank, &high, Operand::Kernargs)?;
@@ -541,6 +579,17 @@ struct Sizes<'a> {
     groups: &'a [Value; 3],
     local: &'a [Value; 3],
     local_memory: u32,
+    /// Whether all sizes are known.
+    known: bool,
+}
+
+impl Sizes<'_> {
+    /// Sizes, with zero for those that are not known.
+    #[inline]
+    fn numbers(&self, sizes: &[Value; 3]) -> [u32; 3] {
+        // They were found to be below 2^31.
+        sizes.map(|size| size.imm().unwrap_or_default() as u32)
+    }
 }
 
 impl hcq_nostd::queue::Program for Program<'_> {

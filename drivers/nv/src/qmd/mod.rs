@@ -333,10 +333,62 @@ impl Layout {
         self.words * 4
     }
 
+    /// The first of the three words that a grid's sizes have, each its own.
+    pub(crate) const fn grid_word(&self) -> usize {
+        let [x, ..] = self.grid;
+        x.word()
+    }
+
+    /// The first of the two words that a group's sizes are in.
+    pub(crate) const fn group_word(&self) -> usize {
+        let [x, ..] = self.block;
+        x.word()
+    }
+
+    /// Where in these two words the sizes are.
+    pub(crate) const fn group_shifts(&self) -> [u32; 3] {
+        let first = 32 * self.group_word();
+        let [x, y, z] = self.block;
+        [
+            (x.low as usize - first) as u32,
+            (y.low as usize - first) as u32,
+            (z.low as usize - first) as u32,
+        ]
+    }
+
+    /// Whether a launch can write its sizes in whole words: a grid's as three, a group's as two, whose other bits no launch
+    /// changes.
+    const fn has_whole_sizes(&self) -> bool {
+        let ([gx, gy, gz], [x, y, z]) = (self.grid, self.block);
+        let group = self.group_word();
+        let mut shared: &[Bits] = &[
+            self.shared,
+            self.shared_config[0],
+            self.shared_config[1],
+            self.shared_config[2],
+        ];
+        while let [one, rest @ ..] = shared {
+            if one.word() == group || one.word() == group + 1 {
+                return false;
+            }
+            shared = rest;
+        }
+        gx.low.is_multiple_of(32)
+            && gx.low + 32 == gy.low
+            && gy.low + 32 == gz.low
+            && x.word() == group
+            && y.word() <= group + 1
+            && z.word() <= group + 1
+            && x.low < y.low
+            && y.low < z.low
+    }
+
     /// Whether every field was found in the table.
     const fn is_sound(&self) -> bool {
         let [r0, r1] = &self.releases;
         self.fixed.is_sound()
+            && self.has_whole_sizes()
+            && self.constant.is_one()
             && all_sound(&self.grid)
             && all_sound(&self.block)
             && all_sound(&self.shared_config)
