@@ -135,17 +135,27 @@ impl Semaphore {
             _ if self.wide => 3,
             _ => 2,
         };
-        c.word(incrementing::<HOST, { method::SEM_ADDR_LO }, 5>());
-        c.pair(self.address, Fit::aligned(bits, align_log2.max(align)))
-            .operand(operand)?;
+        let header = incrementing::<HOST, { method::SEM_ADDR_LO }, 5>();
+        let place = Fit::aligned(bits, align_log2.max(align));
         let payload = if self.wide { payload } else { Fit::bits(32) };
-        c.pair(self.payload, payload).operand(Operand::Data)?;
         let size = if self.wide {
             execute::PAYLOAD_SIZE_64BIT
         } else {
             0
         };
-        c.word(self.operation.bits() | size);
+        let execute = self.operation.bits() | size;
+        // What is nearly always given: numbers.
+        if let (Value::Imm(address), Value::Imm(value)) = (self.address, self.payload) {
+            place.check(address).operand(operand)?;
+            payload.check(value).operand(Operand::Data)?;
+            let ([low, high], [first, second]) = (halves(address), halves(value));
+            c.words(&[header, low, high, first, second, execute]);
+            return Ok(());
+        }
+        c.word(header);
+        c.pair(self.address, place).operand(operand)?;
+        c.pair(self.payload, payload).operand(Operand::Data)?;
+        c.word(execute);
         Ok(())
     }
 
@@ -176,6 +186,11 @@ impl Semaphore {
             })
         })())
     }
+}
+
+/// The two words of a 64-bit number, the low one first.
+const fn halves(n: u64) -> [u32; 2] {
+    [(n & 0xffff_ffff) as u32, (n >> 32) as u32]
 }
 
 /// The 64-bit number in two words.

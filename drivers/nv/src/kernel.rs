@@ -173,34 +173,39 @@ impl Kernel {
     }
 }
 
-/// Whether all sizes are known, and [`check_sizes`] would find nothing wrong with them. `limit` is the kernel's
-/// [`group_limit`](Kernel::group_limit).
+/// Groups and work-items per group, if all are known and [`check_sizes`] would find nothing wrong with them. `limit` is the
+/// kernel's [`group_limit`](Kernel::group_limit).
 #[inline]
-pub(crate) fn are_sound(
+pub(crate) fn sound_sizes(
     kernel: &Kernel,
     limit: u32,
     groups: &[Value; 3],
     local: &[Value; 3],
-) -> bool {
-    let (
-        [Value::Imm(gx), Value::Imm(gy), Value::Imm(gz)],
-        [Value::Imm(x), Value::Imm(y), Value::Imm(z)],
-    ) = (*groups, *local)
-    else {
-        return false;
+) -> Option<[[u32; 3]; 2]> {
+    /// From 1 up to what there may be.
+    const fn within(value: u64, most: u32) -> bool {
+        value.wrapping_sub(1) < most as u64
+    }
+    let ([gx, gy, gz], [x, y, z]) = (groups, local);
+    let (Value::Imm(gx), Value::Imm(gy), Value::Imm(gz)) = (*gx, *gy, *gz) else {
+        return None;
     };
-    // From 1 up to the limit.
-    let within = |value: u64, most: u32| value.wrapping_sub(1) < u64::from(most);
+    let (Value::Imm(x), Value::Imm(y), Value::Imm(z)) = (*x, *y, *z) else {
+        return None;
+    };
     let ([most_gx, most_gy, most_gz], [most_x, most_y, most_z]) = (MAX_GRID, MAX_BLOCK);
-    within(gx, most_gx)
+    let sound = within(gx, most_gx)
         && within(gy, most_gy)
         && within(gz, most_gz)
         && within(x, most_x)
         && within(y, most_y)
         && within(z, most_z)
         // Far below 2^64 by the limits above.
-        && x * y * z <= u64::from(limit)
-        && kernel.block.is_none_or(|block| block.map(u64::from) == [x, y, z])
+        && x * y * z <= u64::from(limit);
+    // All are below 2^31.
+    let (groups, local) = ([gx, gy, gz].map(|n| n as u32), [x, y, z].map(|n| n as u32));
+    let asked = kernel.block.is_none_or(|block| block == local);
+    (sound && asked).then_some([groups, local])
 }
 
 /// Refuses groups and grids that are too large, as far as they are known now; what is not is checked at launch.
@@ -288,6 +293,36 @@ pub(crate) fn write_arguments(
     block: &mut Block<'_, '_>,
     list: &mut PatchList<'_>,
 ) -> Result<(), RecordError> {
+    let mut each = args.iter().zip(layout.slots);
+    if args.len() == layout.slots.len() && each.all(|(arg, slot)| write_known(arg, slot, block)) {
+        return Ok(());
+    }
+    write_any(layout, args, block, list)
+}
+
+/// What is nearly always given: an address or a number that is known. Says whether it was one and was written.
+#[inline]
+fn write_known(arg: &Arg<'_>, slot: &ArgSlot, block: &mut Block<'_, '_>) -> bool {
+    let at = slot.offset as usize;
+    let written = match *arg {
+        Arg::Buffer(Value::Imm(v)) if slot.size == 8 => block.write(at, &v.to_le_bytes()),
+        Arg::Scalar {
+            value: Value::Imm(v),
+            size: 4,
+        } if slot.size == 4 && v <= u32::MAX.into() => block.write(at, &(v as u32).to_le_bytes()),
+        _ => return false,
+    };
+    written.is_ok()
+}
+
+/// Any arguments, from the first on.
+#[inline(never)]
+fn write_any(
+    layout: &ArgLayout<'_>,
+    args: &[Arg<'_>],
+    block: &mut Block<'_, '_>,
+    list: &mut PatchList<'_>,
+) -> Result<(), RecordError> {
     if args.len() != layout.slots.len() {
         return Err(RecordError::ArgumentCount {
             need: layout.slots.len(),
@@ -295,44 +330,21 @@ pub(crate) fn write_arguments(
         });
     }
     for (index, (arg, slot)) in args.iter().zip(layout.slots).enumerate() {
-        let at = slot.offset as usize;
-        // What is nearly always given: an address or a number that is known.
-        match *arg {
-            Arg::Buffer(Value::Imm(v)) if slot.size == 8 => block.write(at, &v.to_le_bytes())?,
-            Arg::Scalar {
-                value: Value::Imm(v),
-                size: 4,
-            } if slot.size == 4 && v <= u32::MAX.into() => {
-                // It fits.
-                block.write(at, &(v as u32).to_le_bytes())?;
-            }
-            _ => write_argument(layout, (index, arg, slot), block, list)?,
-        }
+        let index = u16::try_from(index).unwrap_or(u16::MAX);
+        let kind = match arg {
+            Arg::Buffer(_) => ArgKind::Buffer,
+            Arg::Scalar { .. } => ArgKind::Scalar,
+            _ => ArgKind::Bytes,
+        };
+        let slots = [ArgSlot { kind, ..*slot }];
+        let one = ArgLayout {
+            slots: &slots,
+            ..*layout
+        };
+        let written = one.write(core::slice::from_ref(arg), block, list);
+        written.map_err(|e| of_argument(e, index))?;
     }
     Ok(())
-}
-
-/// Any argument.
-#[inline(never)]
-fn write_argument(
-    layout: &ArgLayout<'_>,
-    (index, arg, slot): (usize, &Arg<'_>, &ArgSlot),
-    block: &mut Block<'_, '_>,
-    list: &mut PatchList<'_>,
-) -> Result<(), RecordError> {
-    let index = u16::try_from(index).unwrap_or(u16::MAX);
-    let kind = match arg {
-        Arg::Buffer(_) => ArgKind::Buffer,
-        Arg::Scalar { .. } => ArgKind::Scalar,
-        _ => ArgKind::Bytes,
-    };
-    let slots = [ArgSlot { kind, ..*slot }];
-    let one = ArgLayout {
-        slots: &slots,
-        ..*layout
-    };
-    let written = one.write(core::slice::from_ref(arg), block, list);
-    written.map_err(|e| of_argument(e, index))
 }
 
 /// An error of a layout with one argument, which is number `index` of the launch.

@@ -128,6 +128,7 @@ impl<'m> Region<'m> {
     }
 
     /// The same bytes for a shorter time.
+    #[inline]
     pub fn reborrow(&mut self) -> Region<'_> {
         Region {
             cpu: self.cpu,
@@ -141,6 +142,7 @@ impl<'m> Region<'m> {
     ///
     /// # Errors
     /// [`AccessError::OutOfBounds`].
+    #[inline]
     pub fn slice(self, offset: usize, len: usize) -> Result<Region<'m>, AccessError> {
         self.check(offset, len)?;
         let device = self.device.wrapping_add(offset as u64);

@@ -1,5 +1,7 @@
 //! Memory beside a queue's words.
 
+use core::marker::PhantomData;
+
 use super::{NameOperand, Operand, RecordError};
 use crate::mem::Region;
 use crate::patch::{Formula, POISON, PatchList, RegionId, Store};
@@ -10,12 +12,16 @@ use crate::value::{Fit, Value, Var};
 /// Sites in it are filed under its region's number, with offsets from the region's start.
 #[derive(Debug)]
 pub struct Block<'r, 'm> {
-    region: &'r mut Region<'m>,
+    /// The block's own bytes, so that a store has one end to look at.
+    bytes: Region<'r>,
     id: RegionId,
+    /// Where they are in their region.
     offset: usize,
-    len: usize,
-    /// The region's device address, if it is known only at launch.
+    /// The device address of that region's first byte.
+    origin: u64,
+    /// The same, if it is known only at launch.
     base: Option<Var>,
+    lent: PhantomData<&'r mut Region<'m>>,
 }
 
 impl<'r, 'm> Block<'r, 'm> {
@@ -30,13 +36,14 @@ impl<'r, 'm> Block<'r, 'm> {
         offset: usize,
         len: usize,
     ) -> Result<Self, crate::mem::AccessError> {
-        region.check(offset, len)?;
         Ok(Self {
-            region,
+            // A region's start is always an address.
+            origin: region.device_address(0).unwrap_or_default(),
+            bytes: region.reborrow().slice(offset, len)?,
             id,
             offset,
-            len,
             base: None,
+            lent: PhantomData,
         })
     }
 
@@ -53,12 +60,12 @@ impl<'r, 'm> Block<'r, 'm> {
     /// Length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.bytes.len()
     }
 
     /// Whether there is no byte in it.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.bytes.is_empty()
     }
 
     /// Device address of the byte at `at`, where it is known while recording; see [`address`](Self::address).
@@ -71,33 +78,32 @@ impl<'r, 'm> Block<'r, 'm> {
     /// offset. `None` past the end or past 2^64.
     #[inline]
     pub fn address(&self, at: usize) -> Option<Value> {
-        let offset = self.offset.checked_add(at).filter(|_| at <= self.len)?;
+        // The block was found to be inside its region, so this cannot wrap.
+        let offset = self.offset.wrapping_add(at);
+        let offset = u64::try_from(offset).ok().filter(|_| at <= self.len())?;
         match self.base {
-            None => self.region.device_address(offset).map(Value::Imm),
-            Some(base) => Some(Value::from(base) + u64::try_from(offset).ok()?),
+            None => self.origin.checked_add(offset).map(Value::Imm),
+            Some(base) => Some(Value::from(base) + offset),
         }
     }
 
     /// The same block for a shorter time.
     pub fn reborrow(&mut self) -> Block<'_, 'm> {
         Block {
-            region: self.region,
+            bytes: self.bytes.reborrow(),
             id: self.id,
             offset: self.offset,
-            len: self.len,
+            origin: self.origin,
             base: self.base,
+            lent: PhantomData,
         }
     }
 
-    #[inline]
-    fn at(&self, at: usize, len: usize) -> Result<usize, RecordError> {
-        match at.checked_add(len) {
-            // The block was found to be inside its region, so this cannot wrap.
-            Some(end) if end <= self.len => Ok(self.offset.wrapping_add(at)),
-            end => Err(RecordError::KernargsTooSmall {
-                need: end.unwrap_or(usize::MAX),
-                have: self.len,
-            }),
+    #[cold]
+    fn too_small(&self, at: usize, len: usize) -> RecordError {
+        RecordError::KernargsTooSmall {
+            need: at.saturating_add(len),
+            have: self.len(),
         }
     }
 
@@ -107,13 +113,10 @@ impl<'r, 'm> Block<'r, 'm> {
     /// [`RecordError::KernargsTooSmall`].
     #[inline]
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), RecordError> {
-        let offset = self.at(at, bytes.len())?;
-        self.region
-            .write(offset, bytes)
-            .map_err(|_| RecordError::KernargsTooSmall {
-                need: at,
-                have: self.len,
-            })
+        match self.bytes.write(at, bytes) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.too_small(at, bytes.len())),
+        }
     }
 
     /// Stores a value through a formula, or files its site and stores poison.
@@ -137,10 +140,13 @@ impl<'r, 'm> Block<'r, 'm> {
                 known.eval(v)
             }
             Value::Var(of) => {
-                let offset = self.at(at, bytes)?;
+                let inside = self.bytes.check(at, bytes);
+                inside.map_err(|_| self.too_small(at, bytes))?;
+                // The block is inside its region, so this cannot wrap.
+                let offset = self.offset.wrapping_add(at);
                 let too_far = RecordError::KernargsTooSmall {
                     need: offset,
-                    have: self.len,
+                    have: self.len(),
                 };
                 let offset = u32::try_from(offset).map_err(|_| too_far)?;
                 list.site(self.id, offset, &Formula { of, ..*formula });

@@ -131,6 +131,29 @@ const WIDE: u8 = 57;
 /// MAX_SM_COUNT has 9 bits.
 const SM_COUNT_BITS: u8 = 9;
 
+impl ShaderCaches {
+    pub(crate) const fn words(self) -> [u32; 2] {
+        let header = incrementing::<COMPUTE, { offset::INVALIDATE_SHADER_CACHES_NO_WFI }, 1>();
+        [header, self.bits()]
+    }
+}
+
+const SEND_PCAS: u32 = incrementing::<COMPUTE, { offset::SEND_PCAS_A }, 1>();
+const SIGNALING_PCAS: u32 = incrementing::<COMPUTE, { offset::SEND_SIGNALING_PCAS2_B }, 1>();
+
+/// The words that start the launch whose descriptor is at an address that [`QMD_ADDRESS`] allows: what
+/// [`SendPcas`](Compute::SendPcas) and [`SignalingPcas`](Compute::SignalingPcas) append.
+pub(crate) const fn prefetch_schedule(qmd: u64) -> [u32; 4] {
+    let action = PcasAction::PrefetchSchedule as u32;
+    // 40 bits that count 256 bytes.
+    [
+        SEND_PCAS,
+        (qmd >> ALIGN_LOG2) as u32,
+        SIGNALING_PCAS,
+        action,
+    ]
+}
+
 impl Compute {
     /// Appends it.
     ///
@@ -181,19 +204,14 @@ impl Compute {
                 c.word(max_sms.into());
             }
             Self::SendPcas(qmd) => {
-                c.word(incrementing::<COMPUTE, { offset::SEND_PCAS_A }, 1>());
+                c.word(SEND_PCAS);
                 let field = hcq_nostd::value::Field::new(0, 32).unit(ALIGN_LOG2);
                 c.field(0, qmd, field)?;
             }
             Self::SignalingPcas(action) => {
-                let header = incrementing::<COMPUTE, { offset::SEND_SIGNALING_PCAS2_B }, 1>();
-                c.words(&[header, (action as u8).into()]);
+                c.words(&[SIGNALING_PCAS, action as u32]);
             }
-            Self::InvalidateShaderCaches(caches) => {
-                let header =
-                    incrementing::<COMPUTE, { offset::INVALIDATE_SHADER_CACHES_NO_WFI }, 1>();
-                c.words(&[header, caches.bits()]);
-            }
+            Self::InvalidateShaderCaches(caches) => c.words(&caches.words()),
         }
         Ok(())
     }

@@ -11,10 +11,10 @@ use crate::chips::{BankWords, Chip, MAX_BANK_WORDS};
 use crate::device::Device;
 use crate::kernel::{
     Kernel, Local, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, Origin, STACK_START,
-    are_sound, check_sizes, write_arguments,
+    check_sizes, sound_sizes, write_arguments,
 };
 use crate::local_memory::LocalMemory;
-use crate::qmd::{Address, Bits, CONSTANT_STRIDE, MAX_WORDS, Words};
+use crate::qmd::{Address, Bits, CONSTANT_STRIDE, Layout, MAX_WORDS, V3_0, V4_0, V5_0, Words};
 
 /// Alignment of an argument block: constant banks lie at multiples of 256.
 const KERNARG_ALIGN_LOG2: u8 = 8;
@@ -342,8 +342,8 @@ impl<'p> Program<'p> {
             front_words,
             bank_bytes,
             group_limit: kernel.group_limit(),
-            group: pair(&qmd, layout.group_word()),
-            bank: pair(&qmd, layout.constant.lower.word()),
+            group: pair(&qmd, layout.places.group / 4),
+            bank: pair(&qmd, layout.places.bank / 4),
             qmd,
         })
     }
@@ -365,12 +365,7 @@ impl<'p> Program<'p> {
 
     /// Writes what is in front of the arguments.
     #[inline]
-    fn write_front(
-        &self,
-        list: &mut PatchList<'_>,
-        block: &mut Block<'_, '_>,
-        launch: &Sizes<'_>,
-    ) -> Result<(), RecordError> {
+    fn write_front(&self, block: &mut Block<'_, '_>, launch: &Sizes) -> Result<(), RecordError> {
         let at: &BankWords = &self.chip.bank_words;
         let known = self.front.get(..self.front_words).unwrap_or(&self.front);
         block.write(0, known.as_bytes())?;
@@ -378,24 +373,10 @@ impl<'p> Program<'p> {
             self.write_zeros(block)?;
         }
         // `Program::new` has found all of them to be in front of the arguments.
-        block.write(at.block * 4, launch.numbers(launch.local).as_bytes())?;
-        block.write(at.grid * 4, launch.numbers(launch.groups).as_bytes())?;
+        block.write(at.block * 4, launch.local.as_bytes())?;
+        block.write(at.grid * 4, launch.groups.as_bytes())?;
         if let (Some(place), 1..) = (at.dynamic_shared, launch.local_memory) {
             block.write(place * 4, &launch.local_memory.to_le_bytes())?;
-        }
-        if launch.known {
-            return Ok(());
-        }
-        for (first, values, operand) in [
-            (at.block, launch.local, Operand::Local as fn(u8) -> Operand),
-            (at.grid, launch.groups, Operand::Groups),
-        ] {
-            for (d, (place, value)) in (0u8..).zip((first..).zip(values)) {
-                if value.imm().is_none() {
-                    let operand = operand(d);
-                    block.whole(list, place * 4, *value, Store::W32, operand)?;
-                }
-            }
         }
         Ok(())
     }
@@ -415,85 +396,90 @@ impl<'p> Program<'p> {
 
     /// Writes the argument block and the launch descriptor. `bank` is where bank 0 will be, if that is not where the block
     /// is now.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn record(
         &self,
         list: &mut PatchList<'_>,
-        qmd_block: &mut Block<'_, '_>,
+        qmd: &mut Block<'_, '_>,
         launch: &mut Launch<'_, '_, Self>,
-        bank: Option<Value>,
+        bank: Option<&Value>,
     ) -> Result<(), RecordError> {
         let (need, have) = (self.bank_bytes as usize, launch.kernargs.len());
+        let too_small = RecordError::KernargsTooSmall { need, have };
         if have < need {
-            return Err(RecordError::KernargsTooSmall { need, have });
+            return Err(too_small);
         }
-        let kernargs = launch
-            .kernargs
-            .device_address(0)
-            .ok_or(RecordError::KernargsTooSmall { need, have })?;
-        let sizes = Sizes {
-            groups: &launch.groups,
-            local: &launch.local,
-            local_memory: launch.local_memory,
-            known: are_sound(
-                &self.kernel,
-                self.group_limit,
-                &launch.groups,
-                &launch.local,
-            ),
+        let Some(kernargs) = launch.kernargs.device_address(0) else {
+            return Err(too_small);
         };
-        if !sizes.known {
-            check_sizes(&self.kernel, list, sizes.groups, sizes.local)?;
-        }
+        // What is not known yet is stored later.
+        let address = bank.map_or(kernargs, |bank| bank.imm().unwrap_or_default());
+        let known = sound_sizes(
+            &self.kernel,
+            self.group_limit,
+            &launch.groups,
+            &launch.local,
+        );
+        let [groups, local] = match known {
+            Some(sizes) => sizes,
+            None => {
+                check_sizes(&self.kernel, list, &launch.groups, &launch.local)?;
+                // The rest is below 2^31.
+                let number = |size: Value| size.imm().unwrap_or_default() as u32;
+                [launch.groups, launch.local].map(|sizes| sizes.map(number))
+            }
+        };
+        let sizes = Sizes {
+            groups,
+            local,
+            local_memory: launch.local_memory,
+        };
         if self.front_words > 0 {
-            self.write_front(list, &mut launch.kernargs, &sizes)?;
+            self.write_front(&mut launch.kernargs, &sizes)?;
         }
         write_arguments(&self.arguments, launch.args, &mut launch.kernargs, list)?;
-        let bank = bank.unwrap_or(kernargs.into());
-        self.write_qmd(list, qmd_block, &sizes, bank)
+        self.write_qmd(qmd, &sizes, address)?;
+        let late = bank.filter(|bank| bank.imm().is_none());
+        if known.is_some() && late.is_none() {
+            return Ok(());
+        }
+        self.file_sites(list, qmd, launch, late)
     }
 
     #[inline]
     fn write_qmd(
         &self,
-        list: &mut PatchList<'_>,
-        block: &mut Block<'_, '_>,
-        launch: &Sizes<'_>,
-        bank: Value,
+        qmd: &mut Block<'_, '_>,
+        launch: &Sizes,
+        address: u64,
     ) -> Result<(), RecordError> {
-        let layout = self.chip.qmd;
-        let address = bank.imm().unwrap_or_default();
-        let fit = Fit::aligned(layout.constant.bits(), KERNARG_ALIGN_LOG2);
+        let places = &self.chip.qmd.places;
+        let fit = Fit::aligned(places.bank_bits, KERNARG_ALIGN_LOG2);
         fit.check(address).operand(Operand::Kernargs)?;
         if launch.local_memory == 0 {
-            block.write(0, self.template().as_bytes())?;
+            qmd.write(0, self.template().as_bytes())?;
         } else {
-            self.write_with_shared(block, launch.local_memory)?;
+            self.write_with_shared(qmd, launch.local_memory)?;
         }
-        let grid = launch.numbers(launch.groups);
-        block.write(layout.grid_word() * 4, grid.as_bytes())?;
-        let [x, y, z] = launch.numbers(launch.local).map(u64::from);
-        let [at_x, at_y, at_z] = layout.group_shifts();
+        qmd.write(places.grid, launch.groups.as_bytes())?;
+        let [x, y, z] = launch.local.map(u64::from);
+        let [at_x, at_y, at_z] = places.group_shifts;
         let group = self.group | x << at_x | y << at_y | z << at_z;
-        block.write(layout.group_word() * 4, &group.to_le_bytes())?;
-        let constant = self.bank | address >> layout.constant.shift;
-        block.write(layout.constant.lower.at(), &constant.to_le_bytes())?;
-        if launch.known && bank.imm().is_some() {
-            return Ok(());
-        }
-        self.file_sites(list, block, launch, bank)
+        qmd.write(places.group, &group.to_le_bytes())?;
+        let constant = self.bank | address >> places.bank_shift;
+        qmd.write(places.bank, &constant.to_le_bytes())
     }
 
     /// The template of a launch with more shared memory than the kernel declares.
     #[cold]
     fn write_with_shared(
         &self,
-        block: &mut Block<'_, '_>,
+        qmd: &mut Block<'_, '_>,
         local_memory: u32,
     ) -> Result<(), RecordError> {
-        let mut qmd = self.qmd;
+        let mut words = self.qmd;
         let bytes = u64::from(self.kernel.shared_bytes) + u64::from(local_memory);
-        set_shared(&mut qmd, self.chip, bytes).map_err(|misfit| match misfit {
+        set_shared(&mut words, self.chip, bytes).map_err(|misfit| match misfit {
             Some(misfit) => RecordError::Misfit {
                 operand: Operand::LocalMemory,
                 misfit,
@@ -504,30 +490,49 @@ impl<'p> Program<'p> {
                 max: self.chip.shared.max_bytes().into(),
             },
         })?;
-        let words = qmd.get(..self.chip.qmd.words).unwrap_or_default();
-        block.write(0, words.as_bytes())
+        let words = words.get(..self.chip.qmd.words).unwrap_or_default();
+        qmd.write(0, words.as_bytes())
     }
 
-    /// Sites for what is not known yet.
+    /// Sites for what is not known yet, but for arguments.
+    #[cold]
     fn file_sites(
         &self,
         list: &mut PatchList<'_>,
-        block: &mut Block<'_, '_>,
-        launch: &Sizes<'_>,
-        bank: Value,
+        qmd: &mut Block<'_, '_>,
+        launch: &mut Launch<'_, '_, Self>,
+        bank: Option<&Value>,
     ) -> Result<(), RecordError> {
-        let layout = self.chip.qmd;
-        for (d, (at, value)) in (0u8..).zip(layout.grid.iter().zip(launch.groups)) {
+        let (layout, words) = (self.chip.qmd, &self.chip.bank_words);
+        if self.front_words > 0 {
+            for (first, values, operand) in [
+                (
+                    words.block,
+                    launch.local,
+                    Operand::Local as fn(u8) -> Operand,
+                ),
+                (words.grid, launch.groups, Operand::Groups),
+            ] {
+                for (d, (place, value)) in (0u8..).zip((first..).zip(values)) {
+                    if value.imm().is_none() {
+                        let (at, operand) = (place * 4, operand(d));
+                        let kernargs = &mut launch.kernargs;
+                        kernargs.whole(list, at, value, Store::W32, operand)?;
+                    }
+                }
+            }
+        }
+        for (d, (at, value)) in (0u8..).zip(layout.grid.iter().zip(&launch.groups)) {
             if value.imm().is_none() {
                 // The rest of the word is zero.
                 let formula = Formula {
                     fit: limit(MAX_GRID, d),
                     ..Formula::field(Var::new(0), 0, at.field())
                 };
-                block.value(list, at.at(), *value, &formula, Operand::Groups(d))?;
+                qmd.value(list, at.at(), *value, &formula, Operand::Groups(d))?;
             }
         }
-        for (d, (at, value)) in (0u8..).zip(layout.block.iter().zip(launch.local)) {
+        for (d, (at, value)) in (0u8..).zip(layout.block.iter().zip(&launch.local)) {
             if value.imm().is_none() {
                 let store = match at.width() {
                     8 => Store::W8,
@@ -537,10 +542,10 @@ impl<'p> Program<'p> {
                     fit: limit(MAX_BLOCK, d),
                     ..Formula::narrow(Var::new(0), store)
                 };
-                block.value(list, at.byte(), *value, &formula, Operand::Local(d))?;
+                qmd.value(list, at.byte(), *value, &formula, Operand::Local(d))?;
             }
         }
-        if bank.imm().is_none() {
+        if let Some(&bank) = bank {
             let Address {
                 lower,
                 upper,
@@ -551,7 +556,7 @@ impl<'p> Program<'p> {
                 shr: shift,
                 ..Formula::low(Var::new(0), fit)
             };
-            block.value(list, lower.at(), bank, &low, Operand::Kernargs)?;
+            qmd.value(list, lower.at(), bank, &low, Operand::Kernargs)?;
             // The upper word has the bank's size, too.
             let high = Formula {
                 shr: 32 + shift,
@@ -559,7 +564,7 @@ impl<'p> Program<'p> {
                 base: self.bank >> 32,
                 ..low
             };
-            block.value(list, upper.at(), bank, &high, Operand::Kernargs)?;
+            qmd.value(list, upper.at(), bank, &high, Operand::Kernargs)?;
         }
         Ok(())
     }
@@ -574,22 +579,26 @@ fn limit(most: [u32; 3], d: u8) -> Fit {
     }
 }
 
-/// What of a launch decides its descriptor.
-struct Sizes<'a> {
-    groups: &'a [Value; 3],
-    local: &'a [Value; 3],
-    local_memory: u32,
-    /// Whether all sizes are known.
-    known: bool,
+/// Whether these fields hold all sizes up to the limits.
+const fn hold(fields: [Bits; 3], most: [u32; 3]) -> bool {
+    let ([x, y, z], [most_x, most_y, most_z]) = (fields, most);
+    x.field().mask() >= most_x as u64
+        && y.field().mask() >= most_y as u64
+        && z.field().mask() >= most_z as u64
 }
 
-impl Sizes<'_> {
-    /// Sizes, with zero for those that are not known.
-    #[inline]
-    fn numbers(&self, sizes: &[Value; 3]) -> [u32; 3] {
-        // They were found to be below 2^31.
-        sizes.map(|size| size.imm().unwrap_or_default() as u32)
-    }
+const fn holds_sizes(layout: &Layout) -> bool {
+    hold(layout.grid, MAX_GRID) && hold(layout.block, MAX_BLOCK)
+}
+
+/// Sizes within the limits need no further look when they are stored.
+const _: () = assert!(holds_sizes(&V3_0) && holds_sizes(&V4_0) && holds_sizes(&V5_0));
+
+/// What of a launch decides its descriptor, with zero for sizes that are not known yet.
+struct Sizes {
+    groups: [u32; 3],
+    local: [u32; 3],
+    local_memory: u32,
 }
 
 impl hcq_nostd::queue::Program for Program<'_> {

@@ -11,7 +11,7 @@ use hcq_nostd::record::{Block, Command, NameOperand, Operand, RecordError, Recor
 use hcq_nostd::value::{Fit, Value, Var};
 
 use super::program::Program;
-use super::{Compute, PcasAction, QMD_ADDRESS, ShaderCaches};
+use super::{Compute, QMD_ADDRESS, ShaderCaches, prefetch_schedule};
 use crate::chips::Chip;
 use crate::device::Device;
 use crate::host::{self, WaitForIdle};
@@ -262,18 +262,22 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         let Some(place) = chip.qmd.releases.get(active.releases) else {
             return self.idling(|chip, c| host::release(chip, c, signal, value));
         };
-        let lost = RecordError::NoRoom(self.used());
         let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
-        let mut block =
-            Block::new(memory, region, active.at, chip.qmd.bytes()).map_err(|_| lost)?;
+        let Ok(mut block) = Block::new(memory, region, active.at, chip.qmd.bytes()) else {
+            return Err(RecordError::NoRoom(self.used()));
+        };
         let flags = active.flags | flags(place, signal.notify);
-        let folded = self
-            .recorder
-            .command(|c| fold(c.list(), &mut block, place, (signal.address, value), flags));
-        if let Err(e) = folded {
-            // Some of the fields may hold something by now.
-            unfold(&mut block, place, active.flags)?;
-            return Err(e);
+        if let (Value::Imm(address), Value::Imm(value)) = (signal.address, value) {
+            fold_known(&mut block, place, (address, value), flags)?;
+        } else {
+            let folded = self
+                .recorder
+                .command(|c| fold(c.list(), &mut block, place, (signal.address, value), flags));
+            if let Err(e) = folded {
+                // Some of the fields may hold something by now.
+                unfold(&mut block, place, active.flags)?;
+                return Err(e);
+            }
         }
         let mut next = Active {
             releases: active.releases + 1,
@@ -317,20 +321,21 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         }
         let at = self.state.next;
         let next = at.saturating_add(self.qmds.stride);
-        let full = RecordError::NoRoom(Room {
-            beside: next,
-            ..self.recorder.used()
-        });
         let engine = self.state.engine;
         let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
-        let mut block = Block::new(memory, region, at, layout.bytes()).map_err(|_| full)?;
-        let address = block.device_address(0).ok_or(full)?;
+        let block = Block::new(memory, region, at, layout.bytes()).ok();
+        let Some((address, mut qmd)) = block.and_then(|b| Some((b.device_address(0)?, b))) else {
+            return Err(RecordError::NoRoom(Room {
+                beside: next,
+                ..self.recorder.used()
+            }));
+        };
         let (pcas, monitored) = (QMD_ADDRESS, self.monitored);
         self.recorder.command(|c| {
             pcas.check(address).operand(Operand::Program)?;
             launch
                 .program
-                .record(c.list(), &mut block, &mut launch, bank)?;
+                .record(c.list(), &mut qmd, &mut launch, bank.as_ref())?;
             match engine {
                 Engine::Active(_) => return Ok(()),
                 Engine::Busy => WaitForIdle { all: false }.record(c),
@@ -339,8 +344,8 @@ impl<'m, 'q> NvCompute<'m, 'q> {
             if monitored {
                 Compute::PmTrigger.record(c)?;
             }
-            Compute::SendPcas(address.into()).record(c)?;
-            Compute::SignalingPcas(PcasAction::PrefetchSchedule).record(c)
+            c.words(&prefetch_schedule(address));
+            Ok(())
         })?;
         if let Engine::Active(before) = engine {
             self.chain(before.at, address)?;
@@ -356,29 +361,24 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         Ok(self)
     }
 
-    /// Makes the launch at `address` follow the one whose descriptor is at byte offset `before`.
+    /// Makes the launch at `address`, which was found to be one, follow the one whose descriptor is at byte offset `before`.
+    #[inline]
     fn chain(&mut self, before: usize, address: u64) -> Result<(), RecordError> {
-        /// DEPENDENT_QMD_ACTION_QMD_SCHEDULE.
-        const SCHEDULE: u32 = 1;
-        let dependent = &self.chip.qmd.dependent;
-        let lost = RecordError::NoRoom(self.recorder.used());
-        let bit = |shift: u8, value: u32| value << shift;
-        let flags = bit(dependent.enable.field().shift, 1)
-            | bit(dependent.action.field().shift, SCHEDULE)
-            | bit(dependent.prefetch.field().shift, 1);
-        let pointer = dependent
-            .pointer
-            .field()
-            .place(address)
-            .operand(Operand::Program)?;
+        let places = &self.chip.qmd.places;
+        // 40 bits that count 256 bytes.
+        let pointer = (address >> ALIGN_LOG2) as u32;
         // The pointer has a word of its own, and so have the flags, but for zeros.
         let stores = [
-            (dependent.pointer.at(), pointer as u32),
-            (dependent.enable.at(), flags),
+            (places.pointer, pointer),
+            (places.dependent, places.dependent_flags),
         ];
         for (at, word) in stores {
-            let stored = self.qmds.memory.store_u32(before.saturating_add(at), word);
-            stored.map_err(|_| lost)?;
+            // That descriptor was found to be inside its memory, so this cannot wrap.
+            let at = before.wrapping_add(at);
+            let stored = self.qmds.memory.write(at, &word.to_le_bytes());
+            if stored.is_err() {
+                return Err(RecordError::NoRoom(self.recorder.used()));
+            }
         }
         Ok(())
     }
@@ -392,7 +392,31 @@ fn flags(place: &Release, notify: bool) -> u32 {
     on(place.enable) | on(place.payload64) | trap
 }
 
+/// Writes a release of numbers: address, flags and payload, or nothing.
+#[inline]
+fn fold_known(
+    block: &mut Block<'_, '_>,
+    place: &Release,
+    (address, value): (u64, u64),
+    flags: u32,
+) -> Result<(), RecordError> {
+    let (operand, align_log2) = host::SIGNAL;
+    let fit = Fit::aligned(place.address.bits(), align_log2);
+    fit.check(address).operand(operand)?;
+    // Up to 3.0 the upper word holds the flags, too.
+    let shared = place.enable.word() == place.address.upper.word();
+    let upper = if shared { flags } else { 0 };
+    let address = address | u64::from(upper) << 32;
+    block.write(place.address.lower.at(), &address.to_le_bytes())?;
+    block.write(place.payload_lower.at(), &value.to_le_bytes())?;
+    if !shared {
+        block.write(place.enable.at(), &flags.to_le_bytes())?;
+    }
+    Ok(())
+}
+
 /// Writes a release: address, flags and payload.
+#[cold]
 fn fold(
     list: &mut PatchList<'_>,
     block: &mut Block<'_, '_>,
@@ -477,7 +501,8 @@ impl ComputeQueue for NvCompute<'_, '_> {
             if running {
                 WaitForIdle { all: false }.record(c);
             }
-            Compute::InvalidateShaderCaches(ShaderCaches::all()).record(c)
+            c.words(&ShaderCaches::all().words());
+            Ok(())
         })
     }
 

@@ -35,12 +35,52 @@ fn registers_limit_groups() {
 
 fn sizes(kernel: &Kernel, groups: [u64; 3], local: [u64; 3]) -> Result<(), RecordError> {
     let mut none = PatchList::none();
-    check_sizes(
-        kernel,
-        &mut none,
-        &groups.map(Value::from),
-        &local.map(Value::from),
-    )
+    let (known, limit) = (
+        [groups, local].map(|sizes| sizes.map(Value::from)),
+        kernel.group_limit(),
+    );
+    let checked = check_sizes(kernel, &mut none, &known[0], &known[1]);
+    // The short way takes what the long one finds sound, and nothing else.
+    let sound = sound_sizes(kernel, limit, &known[0], &known[1]);
+    let narrow = [groups, local].map(|sizes| sizes.map(|n| n as u32));
+    assert_eq!(sound, checked.is_ok().then_some(narrow));
+    checked
+}
+
+#[test]
+fn the_short_way_agrees_with_the_long_one() {
+    let edges = |most: u32| [0, 1, most.into(), u64::from(most) + 1, 1 << 32, u64::MAX];
+    let asked = Kernel {
+        block: Some([1024, 1, 1]),
+        ..kernel(24)
+    };
+    for k in [kernel(24), kernel(255), asked] {
+        for d in 0..3 {
+            for value in edges(MAX_GRID[d]) {
+                let mut groups = [1; 3];
+                groups[d] = value;
+                let _ = sizes(&k, groups, [1; 3]);
+            }
+            for value in edges(MAX_BLOCK[d]).into_iter().chain([2, 256, 257]) {
+                for other in [1, 2] {
+                    let mut local = [other, 1, 1];
+                    local[d] = value;
+                    let _ = sizes(&k, [1; 3], local);
+                }
+            }
+        }
+    }
+    // What is not known is not its business.
+    let (var, one) = (
+        Value::from(hcq_nostd::value::Var::new(0)),
+        Value::from(1u64),
+    );
+    for d in 0..3 {
+        let mut late = [one; 3];
+        late[d] = var;
+        assert_eq!(sound_sizes(&kernel(24), 1024, &late, &[one; 3]), None);
+        assert_eq!(sound_sizes(&kernel(24), 1024, &[one; 3], &late), None);
+    }
 }
 
 #[test]

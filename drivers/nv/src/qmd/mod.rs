@@ -247,7 +247,45 @@ pub struct Layout {
     pub(crate) constant_size: Bits,
     pub(crate) releases: [Release; 2],
     pub(crate) dependent: Dependent,
+    pub(crate) places: Places,
 }
+
+/// What each launch stores, worked out: byte offsets of whole words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// Three words for the sizes of a grid.
+    pub(crate) grid: usize,
+    /// Two words with the sizes of a group, and where they are in them.
+    pub(crate) group: usize,
+    pub(crate) group_shifts: [u8; 3],
+    /// Two words with the address of bank 0, what it is counted in, and its bits.
+    pub(crate) bank: usize,
+    pub(crate) bank_shift: u8,
+    pub(crate) bank_bits: u8,
+    /// The word of a dependent launch's address.
+    pub(crate) pointer: usize,
+    /// The word that says that there is one, and what it says.
+    pub(crate) dependent: usize,
+    pub(crate) dependent_flags: u32,
+}
+
+impl Places {
+    /// What [`Layout::placed`] replaces.
+    const NONE: Self = Self {
+        grid: 0,
+        group: 0,
+        group_shifts: [0; 3],
+        bank: 0,
+        bank_shift: 0,
+        bank_bits: 0,
+        pointer: 0,
+        dependent: 0,
+        dependent_flags: 0,
+    };
+}
+
+/// DEPENDENT_QMD_ACTION_QMD_SCHEDULE.
+const SCHEDULE: u32 = 1;
 
 /// Bits from one constant bank's address and size to the next.
 pub(crate) const CONSTANT_STRIDE: u16 = 64;
@@ -333,34 +371,36 @@ impl Layout {
         self.words * 4
     }
 
-    /// The first of the three words that a grid's sizes have, each its own.
-    pub(crate) const fn grid_word(&self) -> usize {
-        let [x, ..] = self.grid;
-        x.word()
-    }
-
-    /// The first of the two words that a group's sizes are in.
-    pub(crate) const fn group_word(&self) -> usize {
-        let [x, ..] = self.block;
-        x.word()
-    }
-
-    /// Where in these two words the sizes are.
-    pub(crate) const fn group_shifts(&self) -> [u32; 3] {
-        let first = 32 * self.group_word();
-        let [x, y, z] = self.block;
-        [
-            (x.low as usize - first) as u32,
-            (y.low as usize - first) as u32,
-            (z.low as usize - first) as u32,
-        ]
+    /// The same with its [`Places`].
+    const fn placed(self) -> Self {
+        let ([gx, ..], [x, y, z]) = (self.grid, self.block);
+        let group = 32 * x.word() as u16;
+        let dependent = &self.dependent;
+        let places = Places {
+            grid: gx.at(),
+            group: x.at(),
+            group_shifts: [
+                (x.low - group) as u8,
+                (y.low - group) as u8,
+                (z.low - group) as u8,
+            ],
+            bank: self.constant.lower.at(),
+            bank_shift: self.constant.shift,
+            bank_bits: self.constant.bits(),
+            pointer: dependent.pointer.at(),
+            dependent: dependent.enable.at(),
+            dependent_flags: 1 << dependent.enable.field().shift
+                | SCHEDULE << dependent.action.field().shift
+                | 1 << dependent.prefetch.field().shift,
+        };
+        Self { places, ..self }
     }
 
     /// Whether a launch can write its sizes in whole words: a grid's as three, a group's as two, whose other bits no launch
     /// changes.
     const fn has_whole_sizes(&self) -> bool {
         let ([gx, gy, gz], [x, y, z]) = (self.grid, self.block);
-        let group = self.group_word();
+        let group = x.word();
         let mut shared: &[Bits] = &[
             self.shared,
             self.shared_config[0],
@@ -376,7 +416,6 @@ impl Layout {
         gx.low.is_multiple_of(32)
             && gx.low + 32 == gy.low
             && gy.low + 32 == gz.low
-            && x.word() == group
             && y.word() <= group + 1
             && z.word() <= group + 1
             && x.low < y.low
@@ -416,6 +455,8 @@ impl Layout {
             // One word for all of a dependent launch's flags.
             && self.dependent.enable.word() == self.dependent.action.word()
             && self.dependent.enable.word() == self.dependent.prefetch.word()
+            && self.dependent.pointer.low.is_multiple_of(32)
+            && self.dependent.pointer.width == 32
     }
 
     const fn shared_config(rows: &[Row]) -> [Bits; 3] {
@@ -524,7 +565,9 @@ pub static V3_0: Layout = {
             prefetch: named(ROWS, "DEPENDENT_QMD0_PREFETCH"),
             pointer: named(ROWS, "DEPENDENT_QMD0_POINTER").unit(ALIGN_LOG2),
         },
+        places: Places::NONE,
     }
+    .placed()
 };
 
 /// Bits from one release's flags to the next, from 4.0 on.
@@ -607,7 +650,9 @@ pub static V4_0: Layout = {
             prefetch: named(ROWS, "DEPENDENT_QMD_PREFETCH"),
             pointer: named(ROWS, "DEPENDENT_QMD0_POINTER").unit(ALIGN_LOG2),
         },
+        places: Places::NONE,
     }
+    .placed()
 };
 
 /// Version 5.0: Blackwell.
@@ -649,7 +694,9 @@ pub static V5_0: Layout = {
             prefetch: named(ROWS, "DEPENDENT_QMD0_PREFETCH"),
             pointer: named(ROWS, "DEPENDENT_QMD0_POINTER").unit(ALIGN_LOG2),
         },
+        places: Places::NONE,
     }
+    .placed()
 };
 
 /// A name that is in no table stops the build here.
