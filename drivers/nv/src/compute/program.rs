@@ -504,78 +504,62 @@ impl<'p> Program<'p> {
         bank: Option<&Value>,
     ) -> Result<(), RecordError> {
         let (layout, words) = (self.chip.qmd, &self.chip.bank_words);
-        if self.front_words > 0 {
-            for (first, values, operand) in [
-                (
-                    words.block,
-                    launch.local,
-                    Operand::Local as fn(u8) -> Operand,
-                ),
-                (words.grid, launch.groups, Operand::Groups),
-            ] {
-                for (d, (place, value)) in (0u8..).zip((first..).zip(values)) {
-                    if value.imm().is_none() {
-                        let (at, operand) = (place * 4, operand(d));
-                        let kernargs = &mut launch.kernargs;
-                        kernargs.whole(list, at, value, Store::W32, operand)?;
-                    }
-                }
+        let compiled = self.front_words > 0;
+        for (d, (at, value)) in (0u8..).zip(layout.grid.iter().zip(launch.groups)) {
+            if value.imm().is_some() {
+                continue;
             }
+            // A word of its own in both: one formula, so that it is checked and worked out once.
+            let (formula, operand) = (size(MAX_GRID, d, Store::W32), Operand::Groups(d));
+            if compiled {
+                let at = 4 * (words.grid + usize::from(d));
+                let kernargs = &mut launch.kernargs;
+                kernargs.value(list, at, value, &formula, operand)?;
+            }
+            qmd.value(list, at.at(), value, &formula, operand)?;
         }
-        for (d, (at, value)) in (0u8..).zip(layout.grid.iter().zip(&launch.groups)) {
-            if value.imm().is_none() {
-                // The rest of the word is zero.
-                let formula = Formula {
-                    fit: limit(MAX_GRID, d),
-                    ..Formula::field(Var::new(0), 0, at.field())
-                };
-                qmd.value(list, at.at(), *value, &formula, Operand::Groups(d))?;
+        for (d, (at, value)) in (0u8..).zip(layout.block.iter().zip(launch.local)) {
+            if value.imm().is_some() {
+                continue;
             }
-        }
-        for (d, (at, value)) in (0u8..).zip(layout.block.iter().zip(&launch.local)) {
-            if value.imm().is_none() {
-                let store = match at.width() {
-                    8 => Store::W8,
-                    _ => Store::W16,
-                };
-                let formula = Formula {
-                    fit: limit(MAX_BLOCK, d),
-                    ..Formula::narrow(Var::new(0), store)
-                };
-                qmd.value(list, at.byte(), *value, &formula, Operand::Local(d))?;
+            let operand = Operand::Local(d);
+            if compiled {
+                let at = 4 * (words.block + usize::from(d));
+                let formula = size(MAX_BLOCK, d, Store::W32);
+                let kernargs = &mut launch.kernargs;
+                kernargs.value(list, at, value, &formula, operand)?;
             }
+            let store = match at.width() {
+                8 => Store::W8,
+                _ => Store::W16,
+            };
+            let formula = size(MAX_BLOCK, d, store);
+            qmd.value(list, at.byte(), value, &formula, operand)?;
         }
         if let Some(&bank) = bank {
-            let Address {
-                lower,
-                upper,
-                shift,
-            } = layout.constant;
-            let fit = Fit::aligned(layout.constant.bits(), KERNARG_ALIGN_LOG2);
-            let low = Formula {
-                shr: shift,
-                ..Formula::low(Var::new(0), fit)
-            };
-            qmd.value(list, lower.at(), bank, &low, Operand::Kernargs)?;
+            let places = &layout.places;
             // The upper word has the bank's size, too.
-            let high = Formula {
-                shr: 32 + shift,
-                mask: upper.field().mask(),
-                base: self.bank >> 32,
-                ..low
+            let formula = Formula {
+                shr: places.bank_shift,
+                base: self.bank,
+                fit: Fit::aligned(places.bank_bits, KERNARG_ALIGN_LOG2),
+                ..Formula::whole(Var::new(0))
             };
-            qmd.value(list, upper.at(), bank, &high, Operand::Kernargs)?;
+            qmd.value(list, places.bank, bank, &formula, Operand::Kernargs)?;
         }
         Ok(())
     }
 }
 
-/// What a size in dimension `d` must be that is known at launch only.
-fn limit(most: [u32; 3], d: u8) -> Fit {
+/// A size in dimension `d` that is known at launch only, in a store that holds all sizes up to `most`.
+fn size(most: [u32; 3], d: u8, store: Store) -> Formula {
     let most = most.get(usize::from(d)).copied().unwrap_or_default();
-    Fit {
-        most: most.into(),
-        ..Fit::count(32)
+    Formula {
+        fit: Fit {
+            most: most.into(),
+            ..Fit::count(32)
+        },
+        ..Formula::narrow(Var::new(0), store)
     }
 }
 
