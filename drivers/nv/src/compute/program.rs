@@ -7,17 +7,17 @@ use hcq_nostd::record::{Block, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Fit, Misfit, Value, Var};
 use zerocopy::IntoBytes;
 
-use crate::chips::{BankWords, Chip, MAX_BANK_WORDS};
+use crate::chips::{Chip, MAX_BANK_WORDS};
 use crate::device::Device;
 use crate::kernel::{
     Kernel, Local, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, Origin, STACK_START,
     check_sizes, sound_sizes, write_arguments,
 };
 use crate::local_memory::LocalMemory;
-use crate::qmd::{Address, Bits, CONSTANT_STRIDE, Layout, MAX_WORDS, V3_0, V4_0, V5_0, Words};
+use crate::qmd::{
+    Address, BANK_ALIGN_LOG2, Bits, CONSTANT_STRIDE, Layout, MAX_WORDS, V3_0, V4_0, V5_0, Words,
+};
 
-/// Alignment of an argument block: constant banks lie at multiples of 256.
-const KERNARG_ALIGN_LOG2: u8 = 8;
 /// Shared memory is handed out in units of 128 bytes.
 const SHARED_UNIT: u64 = 128;
 /// CONSTANT_BUFFER_SIZE_SHIFTED4 counts 16 bytes, and a bank has 64 KiB at most.
@@ -127,6 +127,8 @@ pub struct Program<'p> {
     /// How many of them are written: all in front of the arguments, up to as many as there are.
     front_words: usize,
     bank_bytes: u32,
+    /// Byte offsets of a group's sizes and a grid's in front of the arguments.
+    sizes_at: [u16; 2],
     /// Work-items of a group at most.
     group_limit: u32,
     /// The two words of the descriptor that a group's sizes go into, and those of bank 0's address, with what else they hold.
@@ -341,9 +343,12 @@ impl<'p> Program<'p> {
             front: front(device),
             front_words,
             bank_bytes,
+            // Nothing is in front of the arguments that far.
+            sizes_at: [bank_words.block, bank_words.grid]
+                .map(|word| u16::try_from(4 * word).unwrap_or(u16::MAX)),
             group_limit: kernel.group_limit(),
-            group: pair(&qmd, layout.places.group / 4),
-            bank: pair(&qmd, layout.places.bank / 4),
+            group: pair(&qmd, usize::from(layout.places.group) / 4),
+            bank: pair(&qmd, usize::from(layout.places.bank) / 4),
             qmd,
         })
     }
@@ -366,16 +371,16 @@ impl<'p> Program<'p> {
     /// Writes what is in front of the arguments.
     #[inline]
     fn write_front(&self, block: &mut Block<'_, '_>, launch: &Sizes) -> Result<(), RecordError> {
-        let at: &BankWords = &self.chip.bank_words;
         let known = self.front.get(..self.front_words).unwrap_or(&self.front);
         block.write(0, known.as_bytes())?;
         if self.front_words > known.len() {
             self.write_zeros(block)?;
         }
         // `Program::new` has found all of them to be in front of the arguments.
-        block.write(at.block * 4, launch.local.as_bytes())?;
-        block.write(at.grid * 4, launch.groups.as_bytes())?;
-        if let (Some(place), 1..) = (at.dynamic_shared, launch.local_memory) {
+        let [group, grid] = self.sizes_at;
+        block.write(group.into(), launch.local.as_bytes())?;
+        block.write(grid.into(), launch.groups.as_bytes())?;
+        if let (Some(place), 1..) = (self.chip.bank_words.dynamic_shared, launch.local_memory) {
             block.write(place * 4, &launch.local_memory.to_le_bytes())?;
         }
         Ok(())
@@ -454,20 +459,21 @@ impl<'p> Program<'p> {
         address: u64,
     ) -> Result<(), RecordError> {
         let places = &self.chip.qmd.places;
-        let fit = Fit::aligned(places.bank_bits, KERNARG_ALIGN_LOG2);
-        fit.check(address).operand(Operand::Kernargs)?;
+        if address & places.bank_zero != 0 {
+            places.bank_fit.check(address).operand(Operand::Kernargs)?;
+        }
         if launch.local_memory == 0 {
             qmd.write(0, self.template().as_bytes())?;
         } else {
             self.write_with_shared(qmd, launch.local_memory)?;
         }
-        qmd.write(places.grid, launch.groups.as_bytes())?;
+        qmd.write(places.grid.into(), launch.groups.as_bytes())?;
         let [x, y, z] = launch.local.map(u64::from);
         let [at_x, at_y, at_z] = places.group_shifts;
         let group = self.group | x << at_x | y << at_y | z << at_z;
-        qmd.write(places.group, &group.to_le_bytes())?;
+        qmd.write(places.group.into(), &group.to_le_bytes())?;
         let constant = self.bank | address >> places.bank_shift;
-        qmd.write(places.bank, &constant.to_le_bytes())
+        qmd.write(places.bank.into(), &constant.to_le_bytes())
     }
 
     /// The template of a launch with more shared memory than the kernel declares.
@@ -503,7 +509,7 @@ impl<'p> Program<'p> {
         launch: &mut Launch<'_, '_, Self>,
         bank: Option<&Value>,
     ) -> Result<(), RecordError> {
-        let (layout, words) = (self.chip.qmd, &self.chip.bank_words);
+        let (layout, [group, grid]) = (self.chip.qmd, self.sizes_at);
         let compiled = self.front_words > 0;
         for (d, (at, value)) in (0u8..).zip(layout.grid.iter().zip(launch.groups)) {
             if value.imm().is_some() {
@@ -512,7 +518,7 @@ impl<'p> Program<'p> {
             // A word of its own in both: one formula, so that it is checked and worked out once.
             let (formula, operand) = (size(MAX_GRID, d, Store::W32), Operand::Groups(d));
             if compiled {
-                let at = 4 * (words.grid + usize::from(d));
+                let at = usize::from(grid) + 4 * usize::from(d);
                 let kernargs = &mut launch.kernargs;
                 kernargs.value(list, at, value, &formula, operand)?;
             }
@@ -524,7 +530,7 @@ impl<'p> Program<'p> {
             }
             let operand = Operand::Local(d);
             if compiled {
-                let at = 4 * (words.block + usize::from(d));
+                let at = usize::from(group) + 4 * usize::from(d);
                 let formula = size(MAX_BLOCK, d, Store::W32);
                 let kernargs = &mut launch.kernargs;
                 kernargs.value(list, at, value, &formula, operand)?;
@@ -542,10 +548,10 @@ impl<'p> Program<'p> {
             let formula = Formula {
                 shr: places.bank_shift,
                 base: self.bank,
-                fit: Fit::aligned(places.bank_bits, KERNARG_ALIGN_LOG2),
+                fit: places.bank_fit,
                 ..Formula::whole(Var::new(0))
             };
-            qmd.value(list, places.bank, bank, &formula, Operand::Kernargs)?;
+            qmd.value(list, places.bank.into(), bank, &formula, Operand::Kernargs)?;
         }
         Ok(())
     }
@@ -593,6 +599,6 @@ impl hcq_nostd::queue::Program for Program<'_> {
     }
 
     fn kernargs_align(&self) -> usize {
-        1 << KERNARG_ALIGN_LOG2
+        1 << BANK_ALIGN_LOG2
     }
 }

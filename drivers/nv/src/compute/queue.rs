@@ -249,7 +249,9 @@ impl<'m, 'q> NvCompute<'m, 'q> {
     ) -> Result<&mut Self, RecordError> {
         let chip = self.chip;
         self.recorder.command(|c| encode(chip, c))?;
-        self.state = self.state.sealed();
+        if let Engine::Active(_) = self.state.engine {
+            self.state.engine = Engine::Busy;
+        }
         Ok(self)
     }
 
@@ -374,7 +376,7 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         ];
         for (at, word) in stores {
             // That descriptor was found to be inside its memory, so this cannot wrap.
-            let at = before.wrapping_add(at);
+            let at = before.wrapping_add(at.into());
             let stored = self.qmds.memory.write(at, &word.to_le_bytes());
             if stored.is_err() {
                 return Err(RecordError::NoRoom(self.recorder.used()));

@@ -8,7 +8,7 @@ mod layouts;
 mod tables;
 pub mod view;
 
-use hcq_nostd::value::Field;
+use hcq_nostd::value::{Field, Fit};
 
 pub use layouts::{V3_0, V4_0, V5_0};
 pub use view::{FieldValue, Fields, Unnamed};
@@ -17,6 +17,8 @@ pub use view::{FieldValue, Fields, Unnamed};
 pub const MAX_WORDS: usize = 96;
 /// Alignment of a descriptor's address: SEND_PCAS_A and DEPENDENT_QMDn_POINTER count 256 bytes.
 pub const ALIGN_LOG2: u8 = 8;
+/// Alignment of constant bank 0: banks lie at multiples of 256.
+pub(crate) const BANK_ALIGN_LOG2: u8 = 8;
 /// Bits of a descriptor's address: 32 of them, counting 256 bytes.
 pub const ADDRESS_BITS: u8 = 40;
 
@@ -252,22 +254,24 @@ pub struct Layout {
     pub(crate) places: Places,
 }
 
-/// What each launch stores, worked out: byte offsets of whole words.
+/// What each launch stores, worked out: byte offsets of whole words. They are narrow, so that no sum with a length wraps.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Places {
     /// Three words for the sizes of a grid.
-    pub(crate) grid: usize,
+    pub(crate) grid: u16,
     /// Two words with the sizes of a group, and where they are in them.
-    pub(crate) group: usize,
+    pub(crate) group: u16,
     pub(crate) group_shifts: [u8; 3],
-    /// Two words with the address of bank 0, what it is counted in, and its bits.
-    pub(crate) bank: usize,
+    /// Two words with the address of bank 0, and what it is counted in.
+    pub(crate) bank: u16,
     pub(crate) bank_shift: u8,
-    pub(crate) bank_bits: u8,
+    /// What the address must satisfy, and the bits that are zero then.
+    pub(crate) bank_fit: Fit,
+    pub(crate) bank_zero: u64,
     /// The word of a dependent launch's address.
-    pub(crate) pointer: usize,
+    pub(crate) pointer: u16,
     /// The word that says that there is one, and what it says.
-    pub(crate) dependent: usize,
+    pub(crate) dependent: u16,
     pub(crate) dependent_flags: u32,
 }
 
@@ -279,7 +283,8 @@ impl Places {
         group_shifts: [0; 3],
         bank: 0,
         bank_shift: 0,
-        bank_bits: 0,
+        bank_fit: Fit::ANY,
+        bank_zero: 0,
         pointer: 0,
         dependent: 0,
         dependent_flags: 0,
@@ -377,20 +382,21 @@ impl Layout {
     const fn placed(self) -> Self {
         let ([gx, ..], [x, y, z]) = (self.grid, self.block);
         let group = 32 * x.word() as u16;
-        let dependent = &self.dependent;
+        let (dependent, bank_bits) = (&self.dependent, self.constant.bits());
         let places = Places {
-            grid: gx.at(),
-            group: x.at(),
+            grid: gx.at() as u16,
+            group: x.at() as u16,
             group_shifts: [
                 (x.low - group) as u8,
                 (y.low - group) as u8,
                 (z.low - group) as u8,
             ],
-            bank: self.constant.lower.at(),
+            bank: self.constant.lower.at() as u16,
             bank_shift: self.constant.shift,
-            bank_bits: self.constant.bits(),
-            pointer: dependent.pointer.at(),
-            dependent: dependent.enable.at(),
+            bank_fit: Fit::aligned(bank_bits, BANK_ALIGN_LOG2),
+            bank_zero: u64::MAX << bank_bits | ((1 << BANK_ALIGN_LOG2) - 1),
+            pointer: dependent.pointer.at() as u16,
+            dependent: dependent.enable.at() as u16,
             dependent_flags: 1 << dependent.enable.field().shift
                 | SCHEDULE << dependent.action.field().shift
                 | 1 << dependent.prefetch.field().shift,
