@@ -11,6 +11,7 @@ use hcq_nostd::value::{Fit, Value};
 use crate::chips::Chip;
 use crate::malformed::{Malformed, only};
 use crate::method::{Run, incrementing, subchannel::HOST};
+use crate::qmd::SIGNAL_ALIGN_LOG2;
 use crate::text::Text;
 
 /// Byte offsets of the methods.
@@ -267,8 +268,8 @@ impl NonStallInterrupt {
     }
 }
 
-/// A signal lies at a multiple of 16.
-pub(crate) const SIGNAL: (Operand, u8) = (Operand::Signal, 4);
+/// A signal's name and alignment.
+pub(crate) const SIGNAL: (Operand, u8) = (Operand::Signal, SIGNAL_ALIGN_LOG2);
 
 /// Values that can be waited for. An acquire looks at the sign of the difference, so that beyond 2^63 an early value would
 /// pass for a late one; below it is the unsigned comparison that a wait asks for, of a signal whose values are below it,

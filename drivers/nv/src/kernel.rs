@@ -284,40 +284,35 @@ fn check_size(
     }
 }
 
-/// Checks and writes arguments. What a kernel's file says of an argument is its size: a number of 8 bytes and an address
-/// are one to it.
+/// What [`write_arguments`] does with what is nearly always given: addresses and numbers of 32 bits that are known. `false` if
+/// there is another one, or anything is wrong.
 #[inline]
-pub(crate) fn write_arguments(
+pub(crate) fn write_known(
     layout: &ArgLayout<'_>,
     args: &[Arg<'_>],
     block: &mut Block<'_, '_>,
-    list: &mut PatchList<'_>,
-) -> Result<(), RecordError> {
+) -> bool {
     let mut each = args.iter().zip(layout.slots);
-    if args.len() == layout.slots.len() && each.all(|(arg, slot)| write_known(arg, slot, block)) {
-        return Ok(());
-    }
-    write_any(layout, args, block, list)
+    args.len() == layout.slots.len()
+        && each.all(|(arg, slot)| {
+            let at = slot.offset as usize;
+            let written = match *arg {
+                Arg::Buffer(Value::Imm(v)) if slot.size == 8 => block.write(at, &v.to_le_bytes()),
+                Arg::Scalar {
+                    value: Value::Imm(v),
+                    size: 4,
+                } if slot.size == 4 && v <= u32::MAX.into() => {
+                    block.write(at, &(v as u32).to_le_bytes())
+                }
+                _ => return false,
+            };
+            written.is_ok()
+        })
 }
 
-/// What is nearly always given: an address or a number that is known. Says whether it was one and was written.
-#[inline]
-fn write_known(arg: &Arg<'_>, slot: &ArgSlot, block: &mut Block<'_, '_>) -> bool {
-    let at = slot.offset as usize;
-    let written = match *arg {
-        Arg::Buffer(Value::Imm(v)) if slot.size == 8 => block.write(at, &v.to_le_bytes()),
-        Arg::Scalar {
-            value: Value::Imm(v),
-            size: 4,
-        } if slot.size == 4 && v <= u32::MAX.into() => block.write(at, &(v as u32).to_le_bytes()),
-        _ => return false,
-    };
-    written.is_ok()
-}
-
-/// Any arguments, from the first on.
-#[inline(never)]
-fn write_any(
+/// Checks and writes arguments. What a kernel's file says of an argument is its size: a number of 8 bytes and an address
+/// are one to it.
+pub(crate) fn write_arguments(
     layout: &ArgLayout<'_>,
     args: &[Arg<'_>],
     block: &mut Block<'_, '_>,

@@ -11,7 +11,7 @@ use crate::chips::{Chip, MAX_BANK_WORDS};
 use crate::device::Device;
 use crate::kernel::{
     Kernel, Local, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, Origin, STACK_START,
-    check_sizes, sound_sizes, write_arguments,
+    check_sizes, sound_sizes, write_arguments, write_known,
 };
 use crate::local_memory::LocalMemory;
 use crate::qmd::{
@@ -399,9 +399,39 @@ impl<'p> Program<'p> {
         Ok(())
     }
 
+    /// What [`record`](Self::record) does, for a launch of which all is known. `false` if that is another one, or anything
+    /// is wrong with it: what was written so far does not count.
+    #[inline]
+    pub(crate) fn record_known(
+        &self,
+        qmd: &mut Block<'_, '_>,
+        launch: &mut Launch<'_, '_, Self>,
+        bank: Option<&Value>,
+    ) -> bool {
+        let kernargs = &mut launch.kernargs;
+        let address = match bank {
+            None => kernargs.device_address(0),
+            Some(bank) => bank.imm(),
+        };
+        let limit = self.group_limit;
+        let sizes = sound_sizes(&self.kernel, limit, &launch.groups, &launch.local);
+        let (Some(address), Some([groups, local])) = (address, sizes) else {
+            return false;
+        };
+        let sizes = Sizes {
+            groups,
+            local,
+            local_memory: launch.local_memory,
+        };
+        kernargs.len() >= self.bank_bytes as usize
+            && (self.front_words == 0 || self.write_front(kernargs, &sizes).is_ok())
+            && write_known(&self.arguments, launch.args, kernargs)
+            && self.write_qmd(qmd, &sizes, address).is_ok()
+    }
+
     /// Writes the argument block and the launch descriptor. `bank` is where bank 0 will be, if that is not where the block
     /// is now.
-    #[inline(never)]
+    #[cold]
     pub(crate) fn record(
         &self,
         list: &mut PatchList<'_>,
@@ -414,29 +444,16 @@ impl<'p> Program<'p> {
         if have < need {
             return Err(too_small);
         }
-        let Some(kernargs) = launch.kernargs.device_address(0) else {
-            return Err(too_small);
+        // What is not known yet is stored later. Sizes are below 2^31.
+        let address = match bank {
+            None => launch.kernargs.device_address(0).ok_or(too_small)?,
+            Some(bank) => bank.imm().unwrap_or_default(),
         };
-        // What is not known yet is stored later.
-        let address = bank.map_or(kernargs, |bank| bank.imm().unwrap_or_default());
-        let known = sound_sizes(
-            &self.kernel,
-            self.group_limit,
-            &launch.groups,
-            &launch.local,
-        );
-        let [groups, local] = match known {
-            Some(sizes) => sizes,
-            None => {
-                check_sizes(&self.kernel, list, &launch.groups, &launch.local)?;
-                // The rest is below 2^31.
-                let number = |size: Value| size.imm().unwrap_or_default() as u32;
-                [launch.groups, launch.local].map(|sizes| sizes.map(number))
-            }
-        };
+        check_sizes(&self.kernel, list, &launch.groups, &launch.local)?;
+        let numbers = |sizes: [Value; 3]| sizes.map(|size| size.imm().unwrap_or_default() as u32);
         let sizes = Sizes {
-            groups,
-            local,
+            groups: numbers(launch.groups),
+            local: numbers(launch.local),
             local_memory: launch.local_memory,
         };
         if self.front_words > 0 {
@@ -445,9 +462,6 @@ impl<'p> Program<'p> {
         write_arguments(&self.arguments, launch.args, &mut launch.kernargs, list)?;
         self.write_qmd(qmd, &sizes, address)?;
         let late = bank.filter(|bank| bank.imm().is_none());
-        if known.is_some() && late.is_none() {
-            return Ok(());
-        }
         self.file_sites(list, qmd, launch, late)
     }
 
@@ -462,10 +476,17 @@ impl<'p> Program<'p> {
         if address & places.bank_zero != 0 {
             places.bank_fit.check(address).operand(Operand::Kernargs)?;
         }
-        if launch.local_memory == 0 {
-            qmd.write(0, self.template().as_bytes())?;
-        } else {
-            self.write_with_shared(qmd, launch.local_memory)?;
+        let with;
+        let template = match launch.local_memory {
+            0 => &self.qmd,
+            more => {
+                with = self.with_shared(more)?;
+                &with
+            }
+        };
+        // No layout is longer than a template.
+        if let Some(words) = template.get(..self.chip.qmd.words) {
+            qmd.write(0, words.as_bytes())?;
         }
         qmd.write(places.grid.into(), launch.groups.as_bytes())?;
         let [x, y, z] = launch.local.map(u64::from);
@@ -478,11 +499,7 @@ impl<'p> Program<'p> {
 
     /// The template of a launch with more shared memory than the kernel declares.
     #[cold]
-    fn write_with_shared(
-        &self,
-        qmd: &mut Block<'_, '_>,
-        local_memory: u32,
-    ) -> Result<(), RecordError> {
+    fn with_shared(&self, local_memory: u32) -> Result<Words, RecordError> {
         let mut words = self.qmd;
         let bytes = u64::from(self.kernel.shared_bytes) + u64::from(local_memory);
         set_shared(&mut words, self.chip, bytes).map_err(|misfit| match misfit {
@@ -496,8 +513,7 @@ impl<'p> Program<'p> {
                 max: self.chip.shared.max_bytes().into(),
             },
         })?;
-        let words = words.get(..self.chip.qmd.words).unwrap_or_default();
-        qmd.write(0, words.as_bytes())
+        Ok(words)
     }
 
     /// Sites for what is not known yet, but for arguments.

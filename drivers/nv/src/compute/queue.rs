@@ -15,7 +15,7 @@ use super::{Compute, QMD_ADDRESS, ShaderCaches, prefetch_schedule};
 use crate::chips::Chip;
 use crate::device::Device;
 use crate::host::{self, WaitForIdle};
-use crate::qmd::{ALIGN_LOG2, Release};
+use crate::qmd::{ALIGN_LOG2, Fold, Release};
 use crate::setup::Setup;
 
 /// Memory for a queue's launch descriptors.
@@ -261,39 +261,55 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         let Engine::Active(active) = self.state.engine else {
             return self.idling(|chip, c| host::release(chip, c, signal, value));
         };
-        let Some(place) = chip.qmd.releases.get(active.releases) else {
+        let Some(place) = chip.qmd.places.releases.get(active.releases) else {
             return self.idling(|chip, c| host::release(chip, c, signal, value));
         };
-        let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
-        let Ok(mut block) = Block::new(memory, region, active.at, chip.qmd.bytes()) else {
-            return Err(RecordError::NoRoom(self.used()));
-        };
-        let flags = active.flags | flags(place, signal.notify);
-        if let (Value::Imm(address), Value::Imm(value)) = (signal.address, value) {
-            fold_known(&mut block, place, (address, value), flags)?;
-        } else {
-            let folded = self
-                .recorder
-                .command(|c| fold(c.list(), &mut block, place, (signal.address, value), flags));
-            if let Err(e) = folded {
-                // Some of the fields may hold something by now.
-                unfold(&mut block, place, active.flags)?;
-                return Err(e);
+        // NON_BLOCKING_INTR_TYPE_TRAP, TRAP_UNCONDITIONAL.
+        let trap = if signal.notify { place.trap } else { 0 };
+        let flags = active.flags | place.on | trap;
+        match (signal.address, value) {
+            (Value::Imm(address), Value::Imm(value)) if address & place.zero == 0 => {
+                let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
+                let Ok(mut block) = Block::new(memory, region, active.at, chip.qmd.bytes()) else {
+                    return Err(RecordError::NoRoom(self.used()));
+                };
+                fold_known(&mut block, place, (address, value), flags)?;
             }
+            (address, value) => self.fold_any(active, (address, value), flags)?,
         }
-        let mut next = Active {
+        let next = Active {
             releases: active.releases + 1,
-            flags,
+            // Each release has its flags in a word of its own, or all have one.
+            flags: if place.shared { 0 } else { flags },
             ..active
         };
-        // Up to 3.0 each release has its flags in a word of its own.
-        if let Some(after) = chip.qmd.releases.get(next.releases)
-            && after.enable.word() != place.enable.word()
-        {
-            next.flags = 0;
-        }
         self.state.engine = Engine::Active(next);
         Ok(self)
+    }
+
+    /// A release of which something is not known yet, or wrong.
+    #[cold]
+    fn fold_any(
+        &mut self,
+        active: Active,
+        values: (Value, Value),
+        flags: u32,
+    ) -> Result<(), RecordError> {
+        let layout = self.chip.qmd;
+        let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
+        let block = Block::new(memory, region, active.at, layout.bytes()).ok();
+        let (Some(mut block), Some(place)) = (block, layout.releases.get(active.releases)) else {
+            return Err(RecordError::NoRoom(self.used()));
+        };
+        let folded = self
+            .recorder
+            .command(|c| fold(c.list(), &mut block, place, values, flags));
+        if let Err(e) = folded {
+            // Some of the fields may hold something by now.
+            unfold(&mut block, place, active.flags)?;
+            return Err(e);
+        }
+        Ok(())
     }
 
     /// Runs a program, as [`ComputeQueue::exec`] does, whose constant bank 0 will be at `bank`: a variable, for argument
@@ -306,13 +322,13 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         launch: Launch<'_, '_, Program<'_>>,
         bank: Value,
     ) -> Result<&mut Self, RecordError> {
-        self.launch(launch, Some(bank))
+        self.launch(launch, Some(&bank))
     }
 
     fn launch(
         &mut self,
         mut launch: Launch<'_, '_, Program<'_>>,
-        bank: Option<Value>,
+        bank: Option<&Value>,
     ) -> Result<&mut Self, RecordError> {
         let layout = self.chip.qmd;
         // One made for another chip has other descriptors. Two of one chip are compared by their place: a chip is long.
@@ -332,23 +348,16 @@ impl<'m, 'q> NvCompute<'m, 'q> {
                 ..self.recorder.used()
             }));
         };
-        let (pcas, monitored) = (QMD_ADDRESS, self.monitored);
-        self.recorder.command(|c| {
-            pcas.check(address).operand(Operand::Program)?;
-            launch
-                .program
-                .record(c.list(), &mut qmd, &mut launch, bank.as_ref())?;
-            match engine {
-                Engine::Active(_) => return Ok(()),
-                Engine::Busy => WaitForIdle { all: false }.record(c),
-                Engine::Idle => {}
-            }
-            if monitored {
-                Compute::PmTrigger.record(c)?;
-            }
-            c.words(&prefetch_schedule(address));
-            Ok(())
-        })?;
+        let known = QMD_ADDRESS.check(address).is_ok()
+            && launch.program.record_known(&mut qmd, &mut launch, bank);
+        if !known {
+            self.launch_any(&mut launch, bank, address)?;
+        } else if !matches!(engine, Engine::Active(_)) {
+            // Nothing was filed: without words there is nothing to take back.
+            let monitored = self.monitored;
+            self.recorder
+                .command(|c| start(c, engine, monitored, address))?;
+        }
         if let Engine::Active(before) = engine {
             self.chain(before.at, address)?;
         }
@@ -361,6 +370,29 @@ impl<'m, 'q> NvCompute<'m, 'q> {
             }),
         };
         Ok(self)
+    }
+
+    /// Records a launch of which something is not known yet, or wrong: all but that it follows another one.
+    #[cold]
+    fn launch_any(
+        &mut self,
+        launch: &mut Launch<'_, '_, Program<'_>>,
+        bank: Option<&Value>,
+        address: u64,
+    ) -> Result<(), RecordError> {
+        let State { next, engine } = self.state;
+        let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
+        let Ok(mut qmd) = Block::new(memory, region, next, self.chip.qmd.bytes()) else {
+            return Err(RecordError::NoRoom(self.recorder.used()));
+        };
+        let monitored = self.monitored;
+        self.recorder.command(|c| {
+            QMD_ADDRESS.check(address).operand(Operand::Program)?;
+            let program = launch.program;
+            program.record(c.list(), &mut qmd, launch, bank)?;
+            start(c, engine, monitored, address)
+        })?;
+        Ok(())
     }
 
     /// Makes the launch at `address`, which was found to be one, follow the one whose descriptor is at byte offset `before`.
@@ -386,33 +418,40 @@ impl<'m, 'q> NvCompute<'m, 'q> {
     }
 }
 
-/// The flags of a release: enabled, with 64 bits of payload; four words is zero.
-fn flags(place: &Release, notify: bool) -> u32 {
-    let on = |at: crate::qmd::Bits| 1u32 << at.field().shift;
-    // NON_BLOCKING_INTR_TYPE_TRAP, TRAP_UNCONDITIONAL.
-    let trap = if notify { on(place.trap) } else { 0 };
-    on(place.enable) | on(place.payload64) | trap
+/// Words that start a launch, if not the one before does.
+#[inline]
+fn start(
+    c: &mut Command<'_, '_>,
+    engine: Engine,
+    monitored: bool,
+    address: u64,
+) -> Result<(), RecordError> {
+    match engine {
+        Engine::Active(_) => return Ok(()),
+        Engine::Busy => WaitForIdle { all: false }.record(c),
+        Engine::Idle => {}
+    }
+    if monitored {
+        Compute::PmTrigger.record(c)?;
+    }
+    c.words(&prefetch_schedule(address));
+    Ok(())
 }
 
-/// Writes a release of numbers: address, flags and payload, or nothing.
+/// Writes a release of numbers: address, flags and payload.
 #[inline]
 fn fold_known(
     block: &mut Block<'_, '_>,
-    place: &Release,
+    place: &Fold,
     (address, value): (u64, u64),
     flags: u32,
 ) -> Result<(), RecordError> {
-    let (operand, align_log2) = host::SIGNAL;
-    let fit = Fit::aligned(place.address.bits(), align_log2);
-    fit.check(address).operand(operand)?;
-    // Up to 3.0 the upper word holds the flags, too.
-    let shared = place.enable.word() == place.address.upper.word();
-    let upper = if shared { flags } else { 0 };
+    let upper = if place.shared { flags } else { 0 };
     let address = address | u64::from(upper) << 32;
-    block.write(place.address.lower.at(), &address.to_le_bytes())?;
-    block.write(place.payload_lower.at(), &value.to_le_bytes())?;
-    if !shared {
-        block.write(place.enable.at(), &flags.to_le_bytes())?;
+    block.write(place.address.into(), &address.to_le_bytes())?;
+    block.write(place.payload.into(), &value.to_le_bytes())?;
+    if !place.shared {
+        block.write(place.flags.into(), &flags.to_le_bytes())?;
     }
     Ok(())
 }

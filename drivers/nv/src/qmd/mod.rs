@@ -17,6 +17,8 @@ pub use view::{FieldValue, Fields, Unnamed};
 pub const MAX_WORDS: usize = 96;
 /// Alignment of a descriptor's address: SEND_PCAS_A and DEPENDENT_QMDn_POINTER count 256 bytes.
 pub const ALIGN_LOG2: u8 = 8;
+/// A signal lies at a multiple of 16.
+pub(crate) const SIGNAL_ALIGN_LOG2: u8 = 4;
 /// Alignment of constant bank 0: banks lie at multiples of 256.
 pub(crate) const BANK_ALIGN_LOG2: u8 = 8;
 /// Bits of a descriptor's address: 32 of them, counting 256 bytes.
@@ -268,6 +270,7 @@ pub(crate) struct Places {
     /// What the address must satisfy, and the bits that are zero then.
     pub(crate) bank_fit: Fit,
     pub(crate) bank_zero: u64,
+    pub(crate) releases: [Fold; 2],
     /// The word of a dependent launch's address.
     pub(crate) pointer: u16,
     /// The word that says that there is one, and what it says.
@@ -285,10 +288,52 @@ impl Places {
         bank_shift: 0,
         bank_fit: Fit::ANY,
         bank_zero: 0,
+        releases: [Fold::NONE; 2],
         pointer: 0,
         dependent: 0,
         dependent_flags: 0,
     };
+}
+
+/// What a release stores, worked out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fold {
+    /// Two words with its address, and the bits of it that are zero.
+    pub(crate) address: u16,
+    pub(crate) zero: u64,
+    /// Two words with its payload.
+    pub(crate) payload: u16,
+    /// The word of its flags: enabled with 64 bits of payload, in four words, and a trap.
+    pub(crate) flags: u16,
+    pub(crate) on: u32,
+    pub(crate) trap: u32,
+    /// Whether that is the upper word of the address: up to 3.0, where each release has flags of its own.
+    pub(crate) shared: bool,
+}
+
+impl Fold {
+    const NONE: Self = Self {
+        address: 0,
+        zero: 0,
+        payload: 0,
+        flags: 0,
+        on: 0,
+        trap: 0,
+        shared: false,
+    };
+
+    const fn of(release: &Release) -> Self {
+        let address = release.address;
+        Self {
+            address: address.lower.at() as u16,
+            zero: u64::MAX << address.bits() | ((1 << SIGNAL_ALIGN_LOG2) - 1),
+            payload: release.payload_lower.at() as u16,
+            flags: release.enable.at() as u16,
+            on: 1 << release.enable.field().shift | 1 << release.payload64.field().shift,
+            trap: 1 << release.trap.field().shift,
+            shared: release.enable.word() == address.upper.word(),
+        }
+    }
 }
 
 /// DEPENDENT_QMD_ACTION_QMD_SCHEDULE.
@@ -383,6 +428,7 @@ impl Layout {
         let ([gx, ..], [x, y, z]) = (self.grid, self.block);
         let group = 32 * x.word() as u16;
         let (dependent, bank_bits) = (&self.dependent, self.constant.bits());
+        let [first, second] = &self.releases;
         let places = Places {
             grid: gx.at() as u16,
             group: x.at() as u16,
@@ -395,6 +441,7 @@ impl Layout {
             bank_shift: self.constant.shift,
             bank_fit: Fit::aligned(bank_bits, BANK_ALIGN_LOG2),
             bank_zero: u64::MAX << bank_bits | ((1 << BANK_ALIGN_LOG2) - 1),
+            releases: [Fold::of(first), Fold::of(second)],
             pointer: dependent.pointer.at() as u16,
             dependent: dependent.enable.at() as u16,
             dependent_flags: 1 << dependent.enable.field().shift
@@ -460,6 +507,9 @@ impl Layout {
             && self.constant.is_sound()
             && r0.is_sound()
             && r1.is_sound()
+            // Flags of their own, or one word for both.
+            && Fold::of(r0).shared == Fold::of(r1).shared
+            && (Fold::of(r0).shared || r0.enable.word() == r1.enable.word())
             // One word for all of a dependent launch's flags.
             && self.dependent.enable.word() == self.dependent.action.word()
             && self.dependent.enable.word() == self.dependent.prefetch.word()
