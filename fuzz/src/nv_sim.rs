@@ -519,6 +519,8 @@ pub fn nv_ioctl(data: &[u8]) -> bool {
                 UVM_MAP_EXTERNAL_ALLOCATION,
                 UVM_UNMAP_EXTERNAL,
                 UVM_FREE,
+                nv_ioctl_free_os_event::REQUEST,
+                NVOS41_PARAMETERS::REQUEST,
             ],
             may_call: |_, _, _| true,
             succeeded: |request, status| match request {
@@ -535,7 +537,7 @@ pub fn nv_ioctl(data: &[u8]) -> bool {
     )
 }
 
-/// A process that opens everything, makes a client, a device, memory, and maps it; and processes that get nowhere.
+/// A process that opens everything, makes a client, a device, events, memory, and maps it; and processes that get nowhere.
 pub(crate) fn calls_as_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let good = |machine: u8| {
         let mut s = Script::new(machine);
@@ -582,19 +584,50 @@ pub(crate) fn calls_as_seeds() -> Vec<(&'static str, Vec<u8>)> {
         };
         alloc(&mut s, 0xcaf1, None, NV01_DEVICE_0, device.as_bytes());
         alloc(&mut s, 0xcaf2, Some(0xcaf1), NV20_SUBDEVICE_0, &[0; 4]);
-        // The subdevice's list of engines' numbers: what there is to know of the GPU.
-        let gid = size_of::<NV2080_CTRL_GPU_GET_GID_INFO_PARAMS>();
-        s.put(params, &[0, 0, 0, 0, 2, 0, 0, 0]);
-        let control = NVOS54_PARAMETERS {
-            hObject: 0xcaf2,
-            cmd: NV2080_CTRL_CMD_GPU_GET_GID_INFO,
-            params: Script::address(params),
-            paramsSize: gid as u32,
+        // A question to the subdevice, of which these bytes are not zero.
+        let ask = |s: &mut Script, cmd: u32, p: &[u8], len: usize| {
+            s.put(params, p);
+            let control = NVOS54_PARAMETERS {
+                hObject: 0xcaf2,
+                cmd,
+                params: Script::address(params),
+                paramsSize: len as u32,
+                ..Default::default()
+            };
+            s.put(at, control.as_bytes());
+            s.copy(client, at, 4);
+            s.call(0, NVOS54_PARAMETERS::REQUEST, at);
+        };
+        // The GPU's file takes events, of errors.
+        let name = nv_ioctl_alloc_os_event {
+            fd: 3,
             ..Default::default()
         };
-        s.put(at, control.as_bytes());
+        s.put(at, name.as_bytes());
         s.copy(client, at, 4);
-        s.call(0, NVOS54_PARAMETERS::REQUEST, at);
+        s.call(1, nv_ioctl_alloc_os_event::REQUEST, at);
+        let event = NV0005_ALLOC_PARAMETERS {
+            hSrcResource: 0xcaf2,
+            notifyIndex: NV2080_NOTIFIERS_RC_ERROR,
+            data: 3,
+            ..Default::default()
+        };
+        let class = NV01_EVENT_OS_EVENT;
+        alloc(&mut s, 0xcaf4, Some(0xcaf2), class, event.as_bytes());
+        let told = NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS {
+            event: NV2080_NOTIFIERS_RC_ERROR,
+            action: NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT,
+            ..Default::default()
+        };
+        let (cmd, told) = (NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION, told.as_bytes());
+        ask(&mut s, cmd, told, told.len());
+        s.call(1, NVOS41_PARAMETERS::REQUEST, at);
+        s.put(at, name.as_bytes());
+        s.copy(client, at, 4);
+        s.call(1, nv_ioctl_free_os_event::REQUEST, at);
+        let gid = size_of::<NV2080_CTRL_GPU_GET_GID_INFO_PARAMS>();
+        let cmd = NV2080_CTRL_CMD_GPU_GET_GID_INFO;
+        ask(&mut s, cmd, &[0, 0, 0, 0, 2, 0, 0, 0], gid);
         // Its name is what UVM knows it by.
         s.copy(params + 12, 0x600, 16);
         s.put(at, UVM_INITIALIZE_PARAMS::default().as_bytes());
