@@ -3,7 +3,7 @@
 use crate::image::{as_bytes, random};
 use crate::scenes::{Home, Rng};
 use hcq_nostd::graph::Graph;
-use hcq_nostd::image::Image;
+use hcq_nostd::image::{Image, VariableKind};
 
 /// Bytes of the header before those that the checksum is of.
 const UNCHECKED: usize = 20;
@@ -81,6 +81,15 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         all.extend_from_slice(as_bytes(&random(seed).1));
         all
     };
+    // One with variables of every kind.
+    let all_kinds = |seed: &u64| {
+        let words = random(*seed).1;
+        let image = Image::load(as_bytes(&words)).expect("an image");
+        let has = |kind: fn(&VariableKind) -> bool| image.variables().any(|v| kind(&v.kind));
+        has(|k| matches!(k, VariableKind::Private { .. }))
+            && has(|k| matches!(k, VariableKind::Own { .. }))
+    };
+    let places = (0..1000).find(all_kinds).expect("one of many");
     let mut unsealed = image(0, 5);
     unsealed[UNCHECKED] ^= 1;
     let mut counts = image(1, 6);
@@ -92,6 +101,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("ok-second", image(1, 2)),
         ("ok-third", image(1, 3)),
         ("ok-fourth", image(1, 4)),
+        ("ok-places", image(1, places)),
         ("bad-checksum", unsealed),
         ("bad-counts", counts),
         ("bad-cut", cut),

@@ -222,6 +222,28 @@ pub(crate) struct Descriptors<'a> {
     pub(crate) at: usize,
     /// Brought up to date when a command was encoded.
     pub(crate) before: &'a mut Before,
+    /// Where things are, in a recording that is stored.
+    pub(crate) stored: Option<Stored>,
+}
+
+/// What of a stored recording is known at launch only, beside its argument blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    /// Device address of the memory of launch descriptors; what the memory says of itself is of no account.
+    pub(crate) descriptors: Value,
+    /// Where what the device has for itself lies ([`Backend::own_address`]).
+    pub(crate) own: Option<Var>,
+}
+
+/// Variables that a stored program's places are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Relocation<'a> {
+    /// The image of its code object ([`Code::base`]), or the function's entry.
+    pub(crate) code: Var,
+    /// For each of its numbers of private memory ([`Backend::private_parts`]) one.
+    pub(crate) private: &'a [Var],
+    /// What the device has for itself.
+    pub(crate) own: Option<Var>,
 }
 
 impl Descriptors<'_> {
@@ -334,10 +356,25 @@ pub(crate) trait Backend: Send + Sync {
     fn prepare(&self, _source: Source) -> Result<Option<Prepared>, Error> {
         Ok(None)
     }
-    /// The same program for code that lies at this variable when it is launched: the image of its code object
-    /// ([`Code::base`]), or the function's entry. `None` if this device has no such programs.
-    fn relocatable(&self, _program: &Prepared, _code: Var) -> Result<Option<Prepared>, Error> {
+    /// The same program for places that are known when it is launched. `None` if this device has no such programs.
+    fn relocatable(
+        &self,
+        _program: &Prepared,
+        _places: Relocation<'_>,
+    ) -> Result<Option<Prepared>, Error> {
         Ok(None)
+    }
+    /// Numbers of a program's private memory that its stored launches wait for; none for a program that needs no such memory.
+    fn private_parts(&self, _program: &Prepared) -> usize {
+        0
+    }
+    /// Such a number, for a program that is [ready](Self::ready) on this queue. `None` if it has no number of this kind.
+    fn private_part(&self, _program: &Prepared, _queue: QueueId, _part: usize) -> Option<u64> {
+        None
+    }
+    /// The address of memory of the device's own, if its commands name any.
+    fn own_address(&self) -> Option<u64> {
+        None
     }
     /// What a function of this process is entered by; `None` for programs that are none.
     fn entry(&self, _program: &Prepared) -> Option<u64> {

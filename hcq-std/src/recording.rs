@@ -527,6 +527,7 @@ impl<'a> Memory<'a> {
                 id,
                 at,
                 before,
+                stored: None,
             },
         })
     }

@@ -23,16 +23,29 @@ struct Op {
     scale: u64,
 }
 
-/// How operands become values: as they are, or as variables with these values, declared in this order.
+/// How operands become values: as they are, or as variables with these values, declared in this order; and whether code,
+/// argument blocks and descriptors lie at variables as well.
 enum Give<'a> {
     Now,
-    Later(&'a mut Vec<(Var, u64)>),
+    Later(&'a mut Vec<(Var, u64)>, bool),
 }
 
 impl Give<'_> {
+    /// A variable for a place, if places are variables.
+    fn place(&mut self, at: u64, list: &mut PatchList<'_>) -> Option<Var> {
+        match self {
+            Give::Later(values, true) => {
+                let var: Var = list.var().expect("few");
+                values.push((var, at));
+                Some(var)
+            }
+            _ => None,
+        }
+    }
+
     fn value(&mut self, op: Op, list: &mut PatchList<'_>) -> Value {
         match self {
-            Give::Later(values) if op.variable => {
+            Give::Later(values, _) if op.variable => {
                 let var: Var = list.var().expect("few");
                 values.push((var, op.value / op.scale));
                 Value::from(var) * op.scale + op.value % op.scale
@@ -167,6 +180,8 @@ fn common<'m, Q: Queue>(
 const WORDS: usize = 512;
 const BASE: u64 = 0x7_0000_0000;
 const QMD: u64 = 0x12_0000_0000;
+/// Where a kernel's image is.
+const CODE: u64 = 0x9_8765_4300;
 /// Bytes of one argument block, and of a launch descriptor with what is behind it.
 const BLOCK: usize = 1024;
 const DESCRIPTOR: usize = 512;
@@ -206,15 +221,19 @@ impl Memory {
     }
 }
 
-fn kernel(chip: &Chip) -> Kernel {
+fn kernel(chip: &Chip, code: u64) -> Kernel {
     let at = chip.bank_words.len as u32 * 4;
     let mut banks = [None; 8];
     banks[0] = Some(Bank {
         address: 0,
         bytes: at + 12,
     });
+    banks[4] = Some(Bank {
+        address: code + 0x1_0a80,
+        bytes: 0x70,
+    });
     Kernel {
-        entry: 0x1_0000,
+        entry: code + 0x1_0480,
         code_bytes: 0x400,
         registers: 32,
         barriers: 1,
@@ -259,11 +278,24 @@ fn record<'m>(
         size: at + 12,
         align: 8,
     };
-    let program = Program::new(&device, &kernel(chip), layout, &LocalMemory::NONE);
-    let program = program.expect("a program");
+    let prepared = |code| {
+        let program = Program::new(&device, &kernel(chip, code), layout, &LocalMemory::NONE);
+        program.expect("a program")
+    };
+    let mut list = list;
+    let program = match give.place(CODE, &mut list) {
+        Some(var) => prepared(0).based_on(var),
+        None => prepared(CODE),
+    };
+    let blocks_at = give.place(BASE, &mut list);
+    let qmds_at = give.place(QMD, &mut list);
     let mut blocks = Region::from_words(&mut memory.blocks, BASE);
     let qmds = Region::from_words(&mut memory.qmds, QMD);
     let qmds = Qmds::new(qmds, RegionId(2)).every(DESCRIPTOR);
+    let qmds = match qmds_at {
+        Some(var) => qmds.based_on(var.into()),
+        None => qmds,
+    };
     let mut q = NvCompute::new(&device, words, qmds, list);
     let mut launches = 0;
     for cmd in commands {
@@ -291,6 +323,10 @@ fn record<'m>(
                 let bank = bank.map(value);
                 let at = launches * BLOCK;
                 let kernargs = Block::new(&mut blocks, RegionId(1), at, BLOCK).expect("inside");
+                let kernargs = match blocks_at {
+                    Some(var) => kernargs.based_on(var),
+                    None => kernargs,
+                };
                 launches += 1;
                 let launch = Launch {
                     program: &program,
@@ -318,6 +354,7 @@ proptest! {
     fn patching_equals_recording_afresh(
         engine in 0usize..2 * CHIPS.len(),
         commands in proptest::collection::vec(command(), 1..COMMANDS),
+        anywhere in any::<bool>(),
     ) {
         let mut fresh = Memory::new();
         let mut words = vec![0; WORDS];
@@ -334,9 +371,9 @@ proptest! {
         prop_assert!(without == fresh, "a refused command: {:?}", without.first_difference(&fresh));
 
         let (mut patched, mut values) = (Memory::new(), Vec::new());
-        let (mut sites, mut derived, mut words) = (vec![Site::EMPTY; 512], vec![Derived::EMPTY; 64], vec![0; WORDS]);
+        let (mut sites, mut derived, mut words) = (vec![Site::EMPTY; 1024], vec![Derived::EMPTY; 64], vec![0; WORDS]);
         let list = PatchList::new(&mut sites, &mut derived);
-        let recorder = record(engine, &commands, &mut Give::Later(&mut values), &mut patched, list, &mut words);
+        let recorder = record(engine, &commands, &mut Give::Later(&mut values, anywhere), &mut patched, list, &mut words);
         let (patched_len, mut list) = recorder.finish();
         prop_assert_eq!(patched_len, len);
         let sizes = [len * 4, COMMANDS * BLOCK, COMMANDS * DESCRIPTOR].map(|n| n as u64);

@@ -4,7 +4,7 @@ use crate::graph::{ALIGN, Counts, DeviceRecord, QueueRecord, WorkRecord};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"HCQG");
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 
 /// A part of an image, in the order in which they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,8 +161,11 @@ pub(super) struct TargetRecord {
 pub(super) struct VariableRecord {
     pub(super) name: Range,
     pub(super) kind: u16,
+    /// Bytes of a number, or which of several numbers.
     pub(super) bytes: u16,
     pub(super) of: u32,
+    pub(super) queue: u16,
+    pub(super) reserved: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -191,7 +194,7 @@ const _: () = assert!(
     size_of::<Header>() == 24 + 32 + 16 * SECTIONS
         && core::mem::offset_of!(Header, reserved_too) == UNCHECKED
         && size_of::<TargetRecord>() == 24
-        && size_of::<VariableRecord>() == 16
+        && size_of::<VariableRecord>() == 20
         && size_of::<CodeRecord>() == 56
         && size_of::<BufferRecord>() == 32
 );

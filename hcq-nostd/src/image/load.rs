@@ -7,6 +7,7 @@ use super::format::{
 use super::{Buffer, Code, Role, Target, Variable, VariableKind};
 use crate::graph::{ALIGN, Graph, Inconsistent};
 use crate::patch::{PatchTable, TableError};
+use crate::plan::Engine;
 use crate::value::Var;
 use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -298,6 +299,14 @@ impl<'a> Image<'a> {
             let sound = self.variable_of(v).is_some_and(|v| match v.kind {
                 VariableKind::Buffer { buffer } => (buffer as usize) < self.buffers.len(),
                 VariableKind::Code { code } => (code as usize) < self.codes.len(),
+                VariableKind::Private { code, queue, .. } => {
+                    let queue = self.graph.queues().get(usize::from(queue));
+                    let code = self.codes.get(code as usize);
+                    queue.zip(code).is_some_and(|(queue, code)| {
+                        queue.engine() == Engine::Compute && queue.device() == code.device
+                    })
+                }
+                VariableKind::Own { device } => usize::from(device) < devices,
                 _ => true,
             });
             if !sound {
@@ -354,6 +363,12 @@ impl<'a> Image<'a> {
 
     fn variable_of(&self, v: &VariableRecord) -> Option<Variable<'a>> {
         let kind = match (v.kind, v.bytes, v.of) {
+            (5, part, code) => VariableKind::Private {
+                code,
+                queue: v.queue,
+                part,
+            },
+            _ if v.queue != 0 => return None,
             (0, 0, buffer) => VariableKind::Buffer { buffer },
             (1, 0, code) => VariableKind::Code { code },
             (2, bytes @ (1 | 2 | 4 | 8), 0) => VariableKind::Scalar {
@@ -361,8 +376,14 @@ impl<'a> Image<'a> {
             },
             (3, 0, 0) => VariableKind::Count,
             (4, 0, 0) => VariableKind::Number,
+            (6, 0, device) => VariableKind::Own {
+                device: u16::try_from(device).ok()?,
+            },
             _ => return None,
         };
+        if v.reserved != 0 {
+            return None;
+        }
         let name = self.text(&v.name)?;
         Some(Variable { name, kind })
     }

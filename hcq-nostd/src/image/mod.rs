@@ -13,7 +13,7 @@
 //! 1. compares [targets](Image::require) with its devices,
 //! 2. copies [code objects](Image::codes) and [buffers](Image::buffers) into memory of their devices,
 //! 3. [binds](crate::graph::Graph::bind) the graph to memory: queues, argument blocks, signals,
-//! 4. sets the [variables](Image::variables): addresses of code and buffers, numbers,
+//! 4. sets the [variables](Image::variables): addresses of code, buffers and private memory, numbers,
 //! 5. launches: [`idle`](crate::graph::Instance::idle), [`patch`](crate::graph::Idle::patch),
 //!    [`submit`](crate::graph::Launch::submit), [`kickoff`](crate::graph::Launch::kickoff).
 //!
@@ -32,7 +32,7 @@
 //! | header | 280 bytes | magic `HCQG`, version, length, checksum, counts, place and count of each section |
 //! | targets | 24 | kind, chip and ABI of each device |
 //! | devices, queues, works, edges | 32, 40, 28, 4 | the graph's records |
-//! | variables | 16 | name, kind, what it belongs to |
+//! | variables | 20 | name, kind, what it belongs to |
 //! | code objects | 56 | name, device, bytes, SHA-256 |
 //! | buffers | 32 | name, device, role, size, alignment, contents |
 //! | nodes | 8 | name |
@@ -88,6 +88,21 @@ pub enum VariableKind {
     Code {
         /// The code object's number.
         code: u32,
+    },
+    /// A number of the private memory that the kernel of this variable's name finds when a queue runs it: where it is, how
+    /// large it is. Whoever replays the image sees to that memory first, also where no word depends on the number.
+    Private {
+        /// The code object's number.
+        code: u32,
+        /// The queue, a compute queue of the code object's device.
+        queue: u16,
+        /// Which number; what each means is its driver's business.
+        part: u16,
+    },
+    /// The address of what a device has for itself, which its commands name beside the graph's memory.
+    Own {
+        /// The device.
+        device: u16,
     },
     /// A scalar argument.
     Scalar {

@@ -231,12 +231,20 @@ fn section_of(
                 VariableKind::Scalar { bytes } => (2, bytes.into(), 0),
                 VariableKind::Count => (3, 0, 0),
                 VariableKind::Number => (4, 0, 0),
+                VariableKind::Private { code, part, .. } => (5, part, code),
+                VariableKind::Own { device } => (6, 0, device.into()),
+            };
+            let queue = match v.kind {
+                VariableKind::Private { queue, .. } => queue,
+                _ => 0,
             };
             to.put(&VariableRecord {
                 name: texts.next(v.name.len())?,
                 kind,
                 bytes,
                 of,
+                queue,
+                reserved: 0,
             })
         }),
         Section::Codes => contents.codes.iter().try_for_each(|c| {

@@ -6,6 +6,7 @@ use hcq_nostd::image::{
     Buffer, Code, Contents, Image, LoadError, Role, Section, Target, Variable, VariableKind,
     WriteError, bytes, write,
 };
+use hcq_nostd::plan::Engine;
 use hcq_nostd::value::Var;
 
 const SEEDS: u64 = if cfg!(miri) { 1 } else { 300 };
@@ -36,9 +37,19 @@ impl Parts {
             chip: "toy1",
             abi: 3,
         };
-        let kind = |v: u32| match v % 2 {
-            0 => VariableKind::Buffer { buffer: v / 2 },
-            _ if v % 4 == 1 => VariableKind::Scalar { bytes: 4 },
+        // A compute queue of the code's device, if there is one.
+        let mut queues = (0u16..).zip(graph.queues());
+        let queue = queues.find(|(_, q)| q.device() == 0 && q.engine() == Engine::Compute);
+        let of_places = self.code.len().is_multiple_of(2);
+        let kind = |v: u32| match (v, queue) {
+            (1, _) => VariableKind::Scalar { bytes: 4 },
+            (3, Some((queue, _))) if of_places => VariableKind::Private {
+                code: 0,
+                queue,
+                part: 7,
+            },
+            (5, _) if of_places => VariableKind::Own { device: 0 },
+            _ if v % 2 == 0 => VariableKind::Buffer { buffer: v / 2 },
             _ => VariableKind::Count,
         };
         let variables: Vec<Variable<'_>> = (0..scene.variables)
@@ -240,16 +251,32 @@ fn what_the_loader_would_refuse_is_not_written() {
         };
         let refused = write(&none, &mut memory).map(drop);
         assert_eq!(refused, Err(WriteError::Refused(count)));
-        let buffer = VariableKind::Buffer { buffer: 1000 };
-        let mut variables = contents.variables.to_vec();
-        variables[1].kind = buffer;
-        let wrong = Contents {
-            variables: &variables,
-            ..*contents
+        let copies = (0u16..).zip(graph.queues());
+        let copies = copies.filter(|(_, q)| q.engine() == Engine::Copy || q.device() != 0);
+        let private = |code, queue| VariableKind::Private {
+            code,
+            queue,
+            part: 0,
         };
-        let section = Section::Variables;
-        let entry = LoadError::Entry { section, index: 1 };
-        let refused = write(&wrong, &mut memory).map(drop);
-        assert_eq!(refused, Err(WriteError::Refused(entry)));
+        let kinds = [
+            VariableKind::Buffer { buffer: 1000 },
+            VariableKind::Code { code: 1 },
+            private(1, 0),
+            private(0, 1000),
+            VariableKind::Own { device: 1000 },
+        ];
+        let kinds = kinds.into_iter().chain(copies.map(|(q, _)| private(0, q)));
+        for kind in kinds {
+            let mut variables = contents.variables.to_vec();
+            variables[1].kind = kind;
+            let wrong = Contents {
+                variables: &variables,
+                ..*contents
+            };
+            let section = Section::Variables;
+            let entry = LoadError::Entry { section, index: 1 };
+            let refused = write(&wrong, &mut memory).map(drop);
+            assert_eq!(refused, Err(WriteError::Refused(entry)), "{kind:?}");
+        }
     });
 }

@@ -26,7 +26,6 @@ use hcq_nostd::mem::SharedWord;
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::record::{Block, RecordError};
 use hcq_nostd::signal::Width;
-use hcq_nostd::value::Var;
 
 use self::memory::Table;
 use self::port::AmdPort;
@@ -34,6 +33,7 @@ use self::program::{Target, own};
 use self::rings::Rings;
 use crate::backend::{
     AllocateCode, Backend, Code, Command, Memory, Port, Prepared, Purpose, QueueId, QueueKind,
+    Relocation,
 };
 use crate::clock::Told;
 use crate::heap::lock;
@@ -261,9 +261,13 @@ impl Backend for Amd {
         Ok(Box::new(loaded))
     }
 
-    fn relocatable(&self, program: &Prepared, code: Var) -> Result<Option<Prepared>, Error> {
+    fn relocatable(
+        &self,
+        program: &Prepared,
+        places: Relocation<'_>,
+    ) -> Result<Option<Prepared>, Error> {
         let program = own(program).map_err(Error::record("exec"))?;
-        let relocatable = program.relocatable(&self.target, code)?;
+        let relocatable = program.relocatable(&self.target, places.code)?;
         Ok(Some(Arc::new(relocatable)))
     }
 

@@ -34,7 +34,7 @@ use hcq_nostd::value::Var;
 use self::memory::Space;
 use crate::backend::{
     Backend, Body, Command, Layout, Memory, Origin, Port, Prepared, Purpose, PushError, QueueId,
-    QueueKind, Source,
+    QueueKind, Relocation, Source,
 };
 use crate::heap::lock;
 use crate::info::DeviceInfo;
@@ -499,12 +499,16 @@ impl Backend for Cpu {
         })))
     }
 
-    fn relocatable(&self, program: &Prepared, code: Var) -> Result<Option<Prepared>, Error> {
+    fn relocatable(
+        &self,
+        program: &Prepared,
+        places: Relocation<'_>,
+    ) -> Result<Option<Prepared>, Error> {
         let program = own(program).map_err(Error::record("exec"))?;
         Ok(Some(Arc::new(CpuProgram {
             entry: 0,
             layout: program.layout.clone(),
-            at: Some(code),
+            at: Some(places.code),
         })))
     }
 

@@ -14,7 +14,9 @@ use hcq_nostd::value::{Affine, Value, Var};
 
 use super::plan::kind;
 use crate::arg::Grid;
-use crate::backend::{Backend, Before, Command as Own, Descriptors, Exec, Prepared, QueueId};
+use crate::backend::{
+    Backend, Before, Command as Own, Descriptors, Exec, Prepared, QueueId, Stored,
+};
 use crate::inner::Inner;
 
 /// Alignment of what is beside a command.
@@ -50,17 +52,22 @@ struct Scratch {
 pub(super) struct Drivers<'d> {
     devices: &'d [Arc<Inner>],
     scratch: RefCell<Scratch>,
-    /// Hosts are not woken by the words, since how that is done is the machine's that they were recorded on.
-    quiet: bool,
+    /// For each device, where what it has for itself lies, if the words are stored. Hosts are not woken by such words, since
+    /// how that is done is the machine's that they were recorded on.
+    stored: Option<&'d [Option<Var>]>,
     /// For each queue, where its words can be cut when they are run by reference.
     cuts: RefCell<Vec<Vec<usize>>>,
 }
 
 impl<'d> Drivers<'d> {
-    pub(super) fn new(devices: &'d [Arc<Inner>], queues: usize, quiet: bool) -> Self {
+    pub(super) fn new(
+        devices: &'d [Arc<Inner>],
+        queues: usize,
+        stored: Option<&'d [Option<Var>]>,
+    ) -> Self {
         Self {
             devices,
-            quiet,
+            stored,
             scratch: RefCell::new(Scratch {
                 words: vec![0; WORDS],
                 sites: vec![Site::EMPTY; 64],
@@ -73,6 +80,15 @@ impl<'d> Drivers<'d> {
     pub(super) fn cuts(&self, queue: usize) -> Vec<usize> {
         let cuts = self.cuts.borrow();
         cuts.get(queue).cloned().unwrap_or_default()
+    }
+
+    /// Where things are when the words of a queue run, if they are stored.
+    fn stored(&self, queue: QueueAt, memory: &QueueMemory<'_>) -> Option<Stored> {
+        let own = self.stored?.get(usize::from(queue.device));
+        Some(Stored {
+            descriptors: memory.beside.address,
+            own: own.copied().flatten(),
+        })
     }
 
     fn backend(&self, device: usize) -> Result<&dyn Backend, RecordError> {
@@ -140,7 +156,7 @@ impl Encode for Drivers<'_> {
                 self.plain(backend, queue, id, &Own::Wait(signal, value))
             }
             Command::Signal(signal, value) => {
-                let notify = signal.notify && !self.quiet;
+                let notify = signal.notify && self.stored.is_none();
                 let signal = SignalAt { notify, ..signal };
                 self.plain(backend, queue, id, &Own::Signal(signal, value))
             }
@@ -242,6 +258,7 @@ impl Drivers<'_> {
                     id: memory.beside.id,
                     at: 0,
                     before: &mut before,
+                    stored: self.stored(at, memory),
                 };
                 let done = block.and_then(|block| {
                     self.record_with(backend, memory, (id, at), command, Some(block), descriptors)
@@ -314,6 +331,7 @@ impl Drivers<'_> {
             id: memory.beside.id,
             at,
             before: &mut before,
+            stored: self.stored(queue.at, memory),
         };
         let done = self.record_with(backend, memory, of, command, block, descriptors);
         match (&done, last) {
@@ -343,6 +361,7 @@ impl Drivers<'_> {
             id: launches,
             at: own,
             before,
+            stored,
         } = descriptors;
         let first = *before;
         let mut scratch = self.scratch.borrow_mut();
@@ -358,6 +377,7 @@ impl Drivers<'_> {
                 id: launches,
                 at: own,
                 before: &mut *before,
+                stored,
             };
             let need = match backend.encode_behind(id, command, block, descriptors, words, list) {
                 Ok((count, list)) => break (count, list.used()),

@@ -13,7 +13,7 @@ use super::memory::Recipe;
 use super::operands::{GraphSpan, Number, Param};
 use super::plan::GraphPlan;
 use crate::Error;
-use crate::backend::Prepared;
+use crate::backend::{Prepared, Relocation};
 
 /// The buffer through which copies cross between devices.
 pub(super) const STAGE: &str = "hcq.stage";
@@ -67,11 +67,31 @@ impl BufferRole {
     }
 }
 
-/// A program of the image, and the variable that its code lies at.
-struct Placed {
-    code: u32,
-    var: Var,
-    name: String,
+/// Variables of an image behind the caller's: where programs are, their private memory, what devices have for themselves.
+struct Places {
+    first: u32,
+    all: Vec<(VariableKind, String)>,
+}
+
+impl Places {
+    /// The variable of this kind and name.
+    fn var(&mut self, kind: VariableKind, name: &str) -> Result<Var, Error> {
+        let known = self.all.iter().position(|(k, n)| *k == kind && n == name);
+        let index = known.unwrap_or(self.all.len());
+        if known.is_none() {
+            self.all.push((kind, name.to_owned()));
+        }
+        Ok(Var::new(self.first + count(index)?))
+    }
+}
+
+/// A number of an image's variables, programs or queues.
+fn count(n: usize) -> Result<u32, Error> {
+    u32::try_from(n).map_err(|_| Error::TooLarge {
+        what: "the number of a graph's variables",
+        size: n as u64,
+        most: u32::MAX.into(),
+    })
 }
 
 impl GraphBuilder {
@@ -133,23 +153,25 @@ impl GraphBuilder {
         let spread = options.spread(self.devices.len())?;
         let plan = GraphPlan::new(&self, spread, options.profile)?;
         // Behind the builder's own variables come the bases', the stage's, and the programs'.
-        let count = |n: usize| {
-            u32::try_from(n).map_err(|_| Error::TooLarge {
-                what: "the number of a graph's variables",
-                size: n as u64,
-                most: u32::MAX.into(),
-            })
-        };
         let own = count(self.values.len())?;
         let bases: Vec<Var> = (0..=count(self.bases.len())?)
             .map(|n| Var::new(own + n))
             .collect();
-        let first_code = own + count(bases.len())?;
+        let mut places = Places {
+            first: own + count(bases.len())?,
+            all: Vec::new(),
+        };
+        let mut of_devices = Vec::new();
+        for (device, inner) in (0u16..).zip(&self.devices) {
+            let own = inner.backend.own_address();
+            let kind = VariableKind::Own { device };
+            of_devices.push(own.map(|_| places.var(kind, "")).transpose()?);
+        }
         let mut codes: Vec<(String, u16, Vec<u8>)> = Vec::new();
         let mut keys: BTreeMap<(usize, usize), u32> = BTreeMap::new();
-        let mut placed: Vec<Placed> = Vec::new();
         let mut programs: Vec<Option<Prepared>> = Vec::new();
-        for draft in &self.drafts {
+        let queues = plan.queues_of(self.drafts.len());
+        for (draft, queue) in self.drafts.iter().zip(queues) {
             let What::Exec {
                 kernel, program, ..
             } = &draft.what
@@ -180,33 +202,36 @@ impl GraphBuilder {
             };
             // Shared objects are entered by symbol; code objects lie somewhere as a whole.
             let name = if stored.by_name { kernel.name() } else { "" };
-            let known = placed.iter().find(|p| p.code == code && p.name == name);
-            let var = match known {
-                Some(known) => known.var,
-                None => {
-                    let var = Var::new(first_code + count(placed.len())?);
-                    placed.push(Placed {
-                        code,
-                        var,
-                        name: name.to_owned(),
-                    });
-                    var
-                }
-            };
+            let var = places.var(VariableKind::Code { code }, name)?;
             let backend = &self
                 .devices
                 .get(device)
                 .ok_or(Error::Internal("no device"))?
                 .backend;
-            let program = backend.relocatable(&kernel.kernel.program, var)?;
+            let own = &kernel.kernel.program;
+            let mut private = Vec::new();
+            for part in 0..backend.private_parts(own) {
+                let queue = queue.ok_or(Error::Internal("a kernel has no queue"))?;
+                let part = u16::try_from(part).unwrap_or(u16::MAX);
+                let kind = VariableKind::Private { code, queue, part };
+                private.push(places.var(kind, kernel.name())?);
+            }
+            let program = backend.relocatable(
+                own,
+                Relocation {
+                    code: var,
+                    private: &private,
+                    own: of_devices.get(device).copied().flatten(),
+                },
+            )?;
             programs.push(Some(program.ok_or_else(|| Error::Program {
                 what: format!("kernel {}", kernel.name()),
                 reason: "this device has no programs that can be stored".into(),
             })?));
         }
-        let variables = first_code + count(placed.len())?;
-        let recipe = Recipe::anywhere(&self, &plan, &bases, &programs, variables)?;
-        recipe.recorded(|graph| self.write_image(&plan, graph, (own, &bases), &codes, &placed))
+        let variables = places.first + count(places.all.len())?;
+        let recipe = Recipe::anywhere(&self, &plan, &bases, &programs, (variables, of_devices))?;
+        recipe.recorded(|graph| self.write_image(&plan, graph, (own, &bases), &codes, &places.all))
     }
 
     fn write_image(
@@ -215,7 +240,7 @@ impl GraphBuilder {
         graph: &hcq_nostd::graph::Graph<'_>,
         (own, bases): (u32, &[Var]),
         codes: &[(String, u16, Vec<u8>)],
-        placed: &[Placed],
+        placed: &[(VariableKind, String)],
     ) -> Result<Vec<u8>, Error> {
         let kinds: Vec<_> = self.devices.iter().map(|d| d.backend.target()).collect();
         let targets: Vec<Target<'_>> = kinds
@@ -311,12 +336,10 @@ impl GraphBuilder {
                 }
             });
         }
-        for one in placed {
-            variables.push(Variable {
-                name: &one.name,
-                kind: VariableKind::Code { code: one.code },
-            });
-        }
+        let placed = placed
+            .iter()
+            .map(|(kind, name)| Variable { name, kind: *kind });
+        variables.extend(placed);
         let nodes: Vec<&str> = self.drafts.iter().map(|d| d.label()).collect();
         let contents = Contents {
             graph,

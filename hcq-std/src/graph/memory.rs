@@ -97,6 +97,8 @@ pub(super) struct Recipe<'a> {
     /// Addresses of all bases, if they are numbers or variables whatever the instance.
     addresses: Vec<Value>,
     variables: u32,
+    /// For each device, where what it has for itself lies, in graphs that are stored.
+    own: Vec<Option<Var>>,
     largest_block: usize,
 }
 
@@ -116,18 +118,19 @@ impl<'a> Recipe<'a> {
         }
         let variables = u32::try_from(builder.values.len()).unwrap_or(u32::MAX);
         let own = |prepared: &Prepared, _| Some(Arc::clone(prepared));
-        let recipe = Self::with(builder, plan, addresses, variables, own)?;
+        let recipe = Self::with(builder, plan, addresses, (variables, Vec::new()), own)?;
         recipe.make_ready()?;
         Ok(recipe)
     }
 
-    /// For any place: a variable for each base and one for what copies go through, and a program for each kernel.
+    /// For any place: a variable for each base and one for what copies go through, a program for each kernel, and how many
+    /// variables there are, with those of what devices have for themselves.
     pub(super) fn anywhere(
         builder: &'a GraphBuilder,
         plan: &'a GraphPlan,
         bases: &[Var],
         programs: &[Option<Prepared>],
-        variables: u32,
+        variables: (u32, Vec<Option<Var>>),
     ) -> Result<Self, Error> {
         let mut addresses: Vec<Value> = bases.iter().map(|&b| b.into()).collect();
         for input in &builder.inputs {
@@ -135,15 +138,15 @@ impl<'a> Recipe<'a> {
                 *to = input.var.into();
             }
         }
-        let own = |_: &Prepared, node: usize| programs.get(node).cloned().flatten();
-        Self::with(builder, plan, addresses, variables, own)
+        let program = |_: &Prepared, n: usize| programs.get(n).cloned().flatten();
+        Self::with(builder, plan, addresses, variables, program)
     }
 
     fn with(
         builder: &'a GraphBuilder,
         plan: &'a GraphPlan,
         addresses: Vec<Value>,
-        variables: u32,
+        (variables, own): (u32, Vec<Option<Var>>),
         program: impl Fn(&Prepared, usize) -> Option<Prepared>,
     ) -> Result<Self, Error> {
         let (mut programs, mut args, mut largest_block) = (Vec::new(), Vec::new(), 0);
@@ -183,6 +186,7 @@ impl<'a> Recipe<'a> {
             args,
             addresses,
             variables,
+            own,
             largest_block,
         })
     }
@@ -273,15 +277,16 @@ impl<'a> Recipe<'a> {
     }
 
     /// Plans become words: for the places that are given once it is known how much there is, or for any place.
-    fn record(
-        &self,
+    fn record<'s>(
+        &'s self,
         addresses: &[Value],
         placing: Option<&mut Placing<'_>>,
-    ) -> Result<(Core<'static>, Kept, Drivers<'a>), Error> {
+    ) -> Result<(Core<'static>, Kept, Drivers<'s>), Error> {
         let plan = self.plan;
-        let devices: &'a [Arc<Inner>] = &self.builder.devices;
+        let devices: &'s [Arc<Inner>] = &self.builder.devices;
         let queues = plan.plan.queues().len();
-        let drivers = Drivers::new(devices, queues, placing.is_none());
+        let stored = placing.is_none().then_some(&*self.own);
+        let drivers = Drivers::new(devices, queues, stored);
         let nodes = self.nodes();
         let edges = plan.plan.explain().len();
         let mut devices_of = Lent::new(DeviceRecord::EMPTY, devices.len());

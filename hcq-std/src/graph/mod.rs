@@ -8,6 +8,7 @@ mod launch;
 mod layout;
 mod memory;
 mod operands;
+mod places;
 mod plan;
 mod replay;
 mod report;

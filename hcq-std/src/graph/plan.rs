@@ -217,6 +217,19 @@ impl GraphPlan {
         Ok(this)
     }
 
+    /// The queue that each of so many tasks is on, by the plan's numbers; of a copy in two steps the last one's.
+    pub(super) fn queues_of(&self, tasks: usize) -> Vec<Option<u16>> {
+        let mut of = vec![None; tasks];
+        for n in 0..self.plan.works() {
+            let work = u32::try_from(n).ok().and_then(|n| self.plan.work(n));
+            let Some(work) = work else { continue };
+            if let Some(to) = of.get_mut(work.task as usize) {
+                *to = u16::try_from(work.queue).ok();
+            }
+        }
+        of
+    }
+
     /// The problem that this is the plan of.
     pub(super) fn with_problem<R>(&self, f: impl FnOnce(&Problem<'_>) -> R) -> R {
         let tasks = list(&self.tasks, &self.accesses);

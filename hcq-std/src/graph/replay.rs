@@ -18,6 +18,7 @@ use super::launch::Launcher;
 use super::layout::Layout;
 use super::memory::Home;
 use super::operands::Number;
+use super::places::Places;
 use super::plan::seen_by;
 use super::shared::{signals, stage};
 use super::{Run, builder};
@@ -77,7 +78,7 @@ impl std::fmt::Debug for Replay {
     }
 }
 
-fn refused(source: LoadError, what: impl Into<String>) -> Error {
+pub(super) fn refused(source: LoadError, what: impl Into<String>) -> Error {
     Error::Stored {
         source,
         what: what.into(),
@@ -147,7 +148,7 @@ impl Replay {
         }
 
         // Programs, and what their variables stand for.
-        let (mut programs, mut kernels) = (Vec::new(), Vec::new());
+        let mut programs = Vec::new();
         for code in image.codes() {
             let device = devices.get(usize::from(code.device));
             let device = device.ok_or(Error::Internal("a program has no device"))?;
@@ -202,24 +203,17 @@ impl Replay {
             &whole,
             &devices,
         )?;
+        let mut places = Places::new(&image, &devices, &programs);
         for (n, variable) in (0u32..).zip(image.variables()) {
             let value = match variable.kind {
                 VariableKind::Buffer { buffer } => {
                     buffers.get(buffer as usize).map(|b| b.1.address())
                 }
-                VariableKind::Code { code } => {
-                    let module = programs.get(code as usize);
-                    let module = module.ok_or(Error::Internal("a program is missing"))?;
-                    Some(match module.base() {
-                        Some(base) => base,
-                        None => {
-                            let kernel = module.kernel(variable.name)?;
-                            let entry = kernel.entry();
-                            kernels.push(kernel);
-                            entry.ok_or(Error::Internal("a kernel has no entry"))?
-                        }
-                    })
+                VariableKind::Code { code } => Some(places.code(code, variable.name)?),
+                VariableKind::Private { code, queue, part } => {
+                    Some(places.private(code, variable.name, (queue, part))?)
                 }
+                VariableKind::Own { device } => Some(places.own(device)?),
                 // Set by the caller, before the first launch.
                 VariableKind::Scalar { .. } | VariableKind::Count | VariableKind::Number => {
                     (variable.name == "hcq.none").then_some(0)
@@ -230,6 +224,7 @@ impl Replay {
                 set.map_err(Error::Launch)?;
             }
         }
+        let kernels = places.kernels();
         let mut order: Vec<usize> = (0..devices.len()).collect();
         order.sort_by_key(|&d| devices.get(d).map(|d| Arc::as_ptr(d).addr()));
         Ok(Self {
@@ -286,7 +281,10 @@ impl Replay {
         let fits = |kind| match kind {
             VariableKind::Scalar { bytes } => usize::from(bytes) == size_of::<T>(),
             VariableKind::Count | VariableKind::Number => true,
-            VariableKind::Buffer { .. } | VariableKind::Code { .. } => false,
+            VariableKind::Buffer { .. }
+            | VariableKind::Code { .. }
+            | VariableKind::Private { .. }
+            | VariableKind::Own { .. } => false,
         };
         let Some((var, _)) = found.filter(|(_, kind)| fits(*kind)) else {
             return Err(Error::Graph {

@@ -9,6 +9,7 @@ use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{PatchList, RegionId};
 use hcq_nostd::queue::{ComputeQueue, CopyQueue, Launch, Queue, SignalAt};
 use hcq_nostd::record::{Block, Operand, RecordError, Recorder};
+use hcq_nostd::value::Value;
 use hcq_nv::compute::{NvCompute, Qmds, State};
 use hcq_nv::copy::NvCopy;
 use hcq_nv::device::Device;
@@ -18,7 +19,7 @@ use hcq_nv::local_memory::LocalMemory;
 use hcq_nv::setup::Setup;
 
 use super::program::{FOREIGN, own};
-use crate::backend::{Before, Command, Descriptors, QueueKind};
+use crate::backend::{Before, Command, Descriptors, QueueKind, Stored};
 
 /// Words of a few commands.
 const FEW: usize = 64;
@@ -70,6 +71,7 @@ pub(super) fn compute<'w>(
         id: RegionId(u16::MAX),
         at: 0,
         before: &mut before,
+        stored: None,
     };
     compute_behind(device, command, None, descriptors, words, list)
 }
@@ -91,13 +93,23 @@ pub(super) fn compute_behind<'w>(
         id,
         at,
         before,
+        stored,
     } = descriptors;
     let state = match *before {
         Before::Nv(state) => state,
         // Launches of recordings before this one may be running.
         Before::Nothing => State::running(),
     };
-    let (recorder, qmds) = (Recorder::new(words, list), Qmds::new(memory, id));
+    let qmds = Qmds::new(memory, id);
+    let qmds = match stored {
+        Some(Stored {
+            descriptors: Value::Var(base),
+            ..
+        }) => qmds.based_on(base),
+        // A number is what the memory says itself.
+        _ => qmds,
+    };
+    let recorder = Recorder::new(words, list);
     let mut queue = NvCompute::over(device, recorder, qmds, state.at(at));
     match *command {
         Command::Barrier => {

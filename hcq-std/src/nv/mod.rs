@@ -54,7 +54,7 @@ use self::rings::Rings;
 use self::table::Table;
 use crate::backend::{
     AllocateCode, Backend, Code, Command, Descriptors, Memory, Port, Prepared, Purpose, QueueId,
-    QueueKind,
+    QueueKind, Relocation,
 };
 use crate::clock::Told;
 use crate::heap::lock;
@@ -198,7 +198,9 @@ impl Nv {
 
 impl Backend for Nv {
     fn target(&self) -> (&'static str, String, u32) {
-        ("nv", self.info().target.clone(), 1)
+        // What launch descriptors say of the instruction set is the machine's driver's word.
+        let abi = 0x100 + u32::from(self.device.sass_version());
+        ("nv", self.info.target.clone(), abi)
     }
 
     fn info(&self) -> &DeviceInfo {
@@ -253,6 +255,27 @@ impl Backend for Nv {
     fn load(&self, bytes: &[u8], allocate: AllocateCode<'_>) -> Result<Box<dyn Code>, Error> {
         let loaded = program::Loaded::new(self.device, bytes, allocate)?;
         Ok(Box::new(loaded))
+    }
+
+    fn relocatable(
+        &self,
+        program: &Prepared,
+        places: Relocation<'_>,
+    ) -> Result<Option<Prepared>, Error> {
+        let program = own(program).map_err(Error::record("exec"))?;
+        let relocatable = program.relocatable(&self.device, places.code)?;
+        Ok(Some(Arc::new(relocatable)))
+    }
+
+    fn private_parts(&self, program: &Prepared) -> usize {
+        // A channel is told where local memory is. Launches name none of it, and have to have it.
+        own(program).map_or(0, |program| usize::from(program.thread_bytes() > 0))
+    }
+
+    fn private_part(&self, program: &Prepared, queue: QueueId, part: usize) -> Option<u64> {
+        let bytes = own(program).ok()?.thread_bytes();
+        let is_ready = part == 0 && self.rings.has_local(queue.index, bytes);
+        is_ready.then_some(bytes.into())
     }
 
     fn ready(&self, program: &Prepared, queue: QueueId, is_idle: bool) -> Result<bool, Error> {

@@ -6,12 +6,14 @@
 
 use std::sync::Arc;
 
-use hcq_nostd::args::{ArgKind, ArgSlot};
+use hcq_nostd::args::{ArgKind, ArgLayout, ArgSlot};
 use hcq_nostd::queue::Program as _;
 use hcq_nostd::record::{Operand, RecordError};
+use hcq_nostd::value::Var;
 use hcq_nv::compute::Program;
 use hcq_nv::cubin::{Cubin, CubinKernel, LoadError};
 use hcq_nv::device::Device;
+use hcq_nv::kernel::Kernel;
 use hcq_nv::local_memory::{LocalMemory, Need, Topology};
 
 use crate::Error;
@@ -103,6 +105,14 @@ impl Code for Loaded {
         &self.names
     }
 
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn base(&self) -> u64 {
+        self.base
+    }
+
     fn kernel(&self, symbol: &str) -> Result<Option<Found>, Error> {
         if self
             .names
@@ -154,12 +164,15 @@ impl Loaded {
 
 /// A kernel of a cubin.
 pub(super) struct NvProgram {
+    what: String,
     program: Program<'static>,
-    slots: Box<[ArgSlot]>,
+    layout: ArgLayout<'static>,
+    /// Where the cubin's image is; `None` if that is known at launch only.
+    base: Option<u64>,
     /// Bytes of local memory of a thread.
     thread_bytes: u32,
-    /// What the program borrows; dropped after it.
-    _lent: Lent<ArgSlot>,
+    /// What the fields above borrow; dropped after them.
+    _lent: Arc<Lent<ArgSlot>>,
 }
 
 impl NvProgram {
@@ -181,7 +194,6 @@ impl NvProgram {
         // SAFETY: lent once; what borrows it is dropped before, by the order of the fields.
         let slots = unsafe { lent.lend() };
         let layout = kernel.layout(slots).map_err(|e| refused(what, e))?;
-        let slots = layout.slots.into();
         let bytes = found.local.bytes();
         let thread_bytes = found
             .thread_bytes()
@@ -189,10 +201,36 @@ impl NvProgram {
         let local = stand_in(device, what, thread_bytes)?;
         let program = Program::new(device, &found, layout, &local).map_err(|e| refused(what, e))?;
         Ok(Self {
+            what: what.to_owned(),
             program,
-            slots,
+            layout,
+            base: Some(base),
             thread_bytes,
-            _lent: lent,
+            _lent: Arc::new(lent),
+        })
+    }
+
+    /// The same for code that lies at this variable.
+    pub(super) fn relocatable(&self, device: &Device, code: Var) -> Result<Self, Error> {
+        let base = self.base.unwrap_or(0);
+        let relative = |address: u64| {
+            let offset = address.checked_sub(base);
+            offset.ok_or(Error::Internal("a kernel before its cubin"))
+        };
+        let mut kernel: Kernel = *self.program.kernel();
+        kernel.entry = relative(kernel.entry)?;
+        for bank in kernel.banks.iter_mut().flatten() {
+            bank.address = relative(bank.address)?;
+        }
+        let local = stand_in(device, &self.what, self.thread_bytes)?;
+        let program = Program::new(device, &kernel, self.layout, &local);
+        Ok(Self {
+            what: self.what.clone(),
+            program: program.map_err(|e| refused(&self.what, e))?.based_on(code),
+            layout: self.layout,
+            base: None,
+            thread_bytes: self.thread_bytes,
+            _lent: Arc::clone(&self._lent),
         })
     }
 
@@ -212,15 +250,20 @@ impl NvProgram {
 
     /// Its arguments in words. A cubin says their sizes: what has 8 bytes may be an address or a number.
     fn describe(&self) -> Box<[ArgInfo]> {
-        let infos = self.slots.iter().enumerate().map(|(index, slot)| ArgInfo {
-            name: format!("#{index}"),
-            kind: slot.kind,
-            ty: None,
-            size: slot.size,
-            read_only: slot.kind != ArgKind::Buffer,
-            size_only: true,
-            image: None,
-        });
+        let infos = self
+            .layout
+            .slots
+            .iter()
+            .enumerate()
+            .map(|(index, slot)| ArgInfo {
+                name: format!("#{index}"),
+                kind: slot.kind,
+                ty: None,
+                size: slot.size,
+                read_only: slot.kind != ArgKind::Buffer,
+                size_only: true,
+                image: None,
+            });
         infos.collect()
     }
 }

@@ -4,17 +4,35 @@ use hcq_std::{Arg, BufferRole, Device, Error, GraphBuilder, GraphOptions, Grid, 
 
 use crate::{N, kernels, open};
 
-/// A graph of kernels, copies and a number, on the first device, with a copy to each of the others and back.
-fn image(devices: &[Device], add: u32) -> (Vec<u8>, Vec<u32>) {
+/// What the graph makes of `x`, and then of `y`.
+fn model(x: &mut [u32], add: u32, groups: usize) -> Vec<u32> {
+    for v in &mut *x {
+        *v = v.wrapping_mul(3).wrapping_add(add);
+    }
+    for v in &mut x[..16 * groups] {
+        *v = v.wrapping_mul(5).wrapping_add(add);
+    }
+    let mut y: Vec<u32> = x.iter().map(|v| v.wrapping_mul(2)).collect();
+    y[5] = add;
+    y
+}
+
+/// A graph of kernels, copies, a number and a grid's size, on the first device, with a copy to each of the others and back.
+/// Its first two launches follow each other directly.
+fn image(devices: &[Device]) -> Vec<u8> {
     let kernels = kernels(&devices[0]);
     let data: Vec<u32> = (0..N as u32).collect();
     let x = devices[0].alloc_from(&data).expect("memory");
     let y = devices[0].alloc::<u32>(N).expect("memory");
     let mut builder = GraphBuilder::new(devices).expect("a builder");
     let number = builder.param(0u32).expect("a number");
-    let grid = Grid::new(4, 16);
+    let groups = builder.param(1u32).expect("a number");
     let args = [Arg::buffer(&x), 3u32.into(), number.into(), 64u32.into()];
     // SAFETY: the buffers have 64 numbers.
+    unsafe { builder.exec(&kernels.step, &args, Grid::new(4, 16)) }.expect("a node");
+    let grid = Grid::new((groups, 1u32, 1u32), 16);
+    let args = [Arg::buffer(&x), 5u32.into(), number.into(), 64u32.into()];
+    // SAFETY: as above, with at most four groups.
     unsafe { builder.exec(&kernels.step, &args, grid) }.expect("a node");
     let mut there = Vec::new();
     for device in &devices[1..] {
@@ -30,19 +48,18 @@ fn image(devices: &[Device], add: u32) -> (Vec<u8>, Vec<u32>) {
         64u32.into(),
     ];
     // SAFETY: as above.
-    unsafe { builder.exec(&kernels.add, &args, grid) }.expect("a node");
+    unsafe { builder.exec(&kernels.add, &args, Grid::new(4, 16)) }.expect("a node");
     builder
         .write(&y.view(5..6).expect("a view"), number)
         .expect("a node");
     builder.name_param(number, "add");
+    builder.name_param(groups, "groups");
     builder
         .describe(&x, "x", BufferRole::Input)
         .and_then(|b| b.describe(&y, "y", BufferRole::Output))
         .expect("described");
-    let mut wanted: Vec<u32> = data.iter().map(|v| 2 * (v * 3 + add)).collect();
-    wanted[5] = add;
     let image = builder.image(&GraphOptions::default());
-    (image.unwrap_or_else(|e| panic!("{e}")), wanted)
+    image.unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
@@ -54,41 +71,58 @@ fn images_run_on_other_machines() {
         &["sim:amd-gfx1100,aql"],
         &["sim:amd-gfx942"],
         &["sim:amd-gfx942,aql"],
+        &["sim:nv-ampere"],
+        &["sim:nv-ada"],
+        &["sim:nv-hopper"],
+        &["sim:nv-blackwell", "cpu"],
         &["sim:amd-gfx1201", "cpu"],
         &["sim:amd-gfx1100", "sim:amd-gfx942,aql"],
     ] {
-        let (image, wanted) = image(&open_all(names), 11);
+        let image = image(&open_all(names));
         let devices = open_all(names);
         // Something is where the buffers were, so that they are elsewhere.
         let elsewhere: Vec<_> = devices.iter().map(|d| d.alloc::<u64>(5000)).collect();
-        // SAFETY: made by this test.
-        let replay = unsafe { Replay::from_bytes(&image, &devices) };
-        let mut replay = replay.unwrap_or_else(|e| panic!("{names:?}: {e}"));
-        assert!(replay.launch().is_err(), "a number has no value");
-        replay.set("add", 11u32).expect("set");
-        assert!(replay.set("add", 11u64).is_err() && replay.set("x", 1u32).is_err());
-        let launch = |replay: &mut Replay| {
-            let done = replay.launch().and_then(|run| run.wait());
-            done.unwrap_or_else(|e| panic!("{names:?}: {e}"));
-        };
-        launch(&mut replay);
-        let y = replay.buffer::<u32>("y").expect("a buffer");
-        assert_eq!(y.to_vec().expect("read"), wanted, "{names:?}");
-        // Again, with x as the first launch left it.
-        let x = replay.buffer::<u32>("x").expect("a buffer");
-        let before = x.to_vec().expect("read");
-        replay.set("add", 5u32).expect("set");
-        launch(&mut replay);
-        let mut wanted: Vec<u32> = before.iter().map(|v| 2 * (v * 3 + 5)).collect();
-        wanted[5] = 5;
-        assert_eq!(y.to_vec().expect("read"), wanted, "{names:?}");
+        // Programs, queues and signals of the second one are where the first one's are not.
+        let mut replays = [(); 2].map(|()| {
+            // SAFETY: made by this test.
+            let replay = unsafe { Replay::from_bytes(&image, &devices) };
+            replay.unwrap_or_else(|e| panic!("{names:?}: {e}"))
+        });
+        for replay in &mut replays {
+            assert!(replay.launch().is_err(), "a number has no value");
+            replay.set("add", 11u32).expect("set");
+            assert!(replay.set("add", 11u64).is_err() && replay.set("x", 1u32).is_err());
+        }
+        let mut data: Vec<u32> = (0..N as u32).collect();
+        for (round, (add, groups)) in [(11, 1), (5, 4), (5, 4), (7, 2)].into_iter().enumerate() {
+            let wanted = model(&mut data, add, groups);
+            for (n, replay) in replays.iter_mut().enumerate() {
+                let what = format!("{names:?}, {n}, launch {round}");
+                replay.set("add", add).expect("set");
+                replay.set("groups", groups as u32).expect("set");
+                let done = replay.launch().and_then(|run| run.wait());
+                done.unwrap_or_else(|e| panic!("{what}: {e}"));
+                let y = replay.buffer::<u32>("y").expect("a buffer");
+                assert_eq!(y.to_vec().expect("read"), wanted, "{what}");
+                let x = replay.buffer::<u32>("x").expect("a buffer");
+                assert_eq!(x.to_vec().expect("read"), data, "{what}");
+            }
+            if round == 1 {
+                // Another input from here on.
+                data = (0..N as u32).map(|i| 1000 - i).collect();
+                for replay in &replays {
+                    let x = replay.buffer::<u32>("x").expect("a buffer");
+                    x.write(&data).expect("written");
+                }
+            }
+        }
         drop(elsewhere);
     }
 }
 
 #[test]
 fn images_for_other_devices_and_damaged_ones_are_refused_in_words() {
-    let (mut image, _) = image(&[open("sim:amd-gfx1100", None)], 1);
+    let mut image = image(&[open("sim:amd-gfx1100", None)]);
     // SAFETY: made by this test.
     let load = |image: &[u8], name| unsafe { Replay::from_bytes(image, &[open(name, None)]) };
     for (name, parts) in [

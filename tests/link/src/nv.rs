@@ -144,6 +144,7 @@ fn compute_queues() {
         Qmds::new,
         Qmds::every,
         State::running,
+        Qmds::based_on,
         State::next,
         State::at,
         State::active,
@@ -177,6 +178,7 @@ fn compute_queues() {
     );
     keep!(
         compute::Program::new,
+        compute::Program::based_on,
         compute::Program::kernel,
         compute::Program::chip,
         compute::Program::template

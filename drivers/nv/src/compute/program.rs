@@ -134,6 +134,8 @@ pub struct Program<'p> {
     /// The two words of the descriptor that a group's sizes go into, and those of bank 0's address, with what else they hold.
     group: u64,
     bank: u64,
+    /// Where the cubin's image is, if that is known at launch only.
+    code: Option<Var>,
 }
 
 /// Puts a value into its field.
@@ -349,8 +351,18 @@ impl<'p> Program<'p> {
             group_limit: kernel.group_limit(),
             group: pair(&qmd, usize::from(layout.places.group) / 4),
             bank: pair(&qmd, usize::from(layout.places.bank) / 4),
+            code: None,
             qmd,
         })
+    }
+
+    /// The same for code that lies at this variable when it runs: the kernel's addresses count from there, as those of a
+    /// kernel whose image was found at address 0. The variable is a multiple of 256.
+    pub const fn based_on(mut self, code: Var) -> Self {
+        self.code = Some(code);
+        // No group is that small: all of its launches take the long way.
+        self.group_limit = 0;
+        self
     }
 
     /// The kernel.
@@ -444,11 +456,12 @@ impl<'p> Program<'p> {
         if have < need {
             return Err(too_small);
         }
-        // What is not known yet is stored later. Sizes are below 2^31.
-        let address = match bank {
-            None => launch.kernargs.device_address(0).ok_or(too_small)?,
-            Some(bank) => bank.imm().unwrap_or_default(),
+        let Some(kernargs) = launch.kernargs.address(0) else {
+            return Err(too_small);
         };
+        // What is not known yet is stored later. Sizes are below 2^31.
+        let bank = bank.copied().unwrap_or(kernargs);
+        let address = bank.imm().unwrap_or_default();
         check_sizes(&self.kernel, list, &launch.groups, &launch.local)?;
         let numbers = |sizes: [Value; 3]| sizes.map(|size| size.imm().unwrap_or_default() as u32);
         let sizes = Sizes {
@@ -461,8 +474,7 @@ impl<'p> Program<'p> {
         }
         write_arguments(&self.arguments, launch.args, &mut launch.kernargs, list)?;
         self.write_qmd(qmd, &sizes, address)?;
-        let late = bank.filter(|bank| bank.imm().is_none());
-        self.file_sites(list, qmd, launch, late)
+        self.file_sites(list, qmd, launch, bank)
     }
 
     #[inline]
@@ -523,7 +535,7 @@ impl<'p> Program<'p> {
         list: &mut PatchList<'_>,
         qmd: &mut Block<'_, '_>,
         launch: &mut Launch<'_, '_, Self>,
-        bank: Option<&Value>,
+        bank: Value,
     ) -> Result<(), RecordError> {
         let (layout, [group, grid]) = (self.chip.qmd, self.sizes_at);
         let compiled = self.front_words > 0;
@@ -558,7 +570,7 @@ impl<'p> Program<'p> {
             let formula = size(MAX_BLOCK, d, store);
             qmd.value(list, at.byte(), value, &formula, operand)?;
         }
-        if let Some(&bank) = bank {
+        if bank.imm().is_none() {
             let places = &layout.places;
             // The upper word has the bank's size, too.
             let formula = Formula {
@@ -569,7 +581,58 @@ impl<'p> Program<'p> {
             };
             qmd.value(list, places.bank.into(), bank, &formula, Operand::Kernargs)?;
         }
+        match self.code {
+            Some(code) => self.relocate(list, qmd, code),
+            None => Ok(()),
+        }
+    }
+
+    /// Sites of addresses in an image whose place is known at launch only.
+    #[cold]
+    fn relocate(
+        &self,
+        list: &mut PatchList<'_>,
+        block: &mut Block<'_, '_>,
+        code: Var,
+    ) -> Result<(), RecordError> {
+        let layout = self.chip.qmd;
+        let mut file = |at: Address, offset: u64| {
+            self.file_address(list, block, at, Value::from(code) + offset)
+        };
+        file(layout.program, self.kernel.entry)?;
+        let unit = 1u64 << layout.prefetch.shift;
+        file(layout.prefetch, self.kernel.entry & !(unit - 1))?;
+        for (n, bank) in (0u16..).zip(&self.kernel.banks).skip(1) {
+            if let Some(bank) = bank {
+                file(layout.constant.nth(n, CONSTANT_STRIDE), bank.address)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Sites of an address: a word, and the low bits of another one, whose other bits are the template's.
+    fn file_address(
+        &self,
+        list: &mut PatchList<'_>,
+        block: &mut Block<'_, '_>,
+        at: Address,
+        value: Value,
+    ) -> Result<(), RecordError> {
+        let (fit, operand) = (Fit::aligned(at.bits(), at.shift), Operand::Program);
+        let low = Formula {
+            shr: at.shift,
+            ..Formula::low(Var::new(0), fit)
+        };
+        block.value(list, at.lower.at(), value, &low, operand)?;
+        let word = self.qmd.get(at.upper.word()).copied().unwrap_or_default();
+        let mask = at.upper.field().mask();
+        let high = Formula {
+            shr: at.shift.saturating_add(32),
+            mask,
+            base: u64::from(word) & !mask,
+            ..low
+        };
+        block.value(list, at.upper.at(), value, &high, operand)
     }
 }
 

@@ -5,13 +5,13 @@
 //! So the queue has memory for descriptors of its own.
 
 use hcq_nostd::mem::Region;
-use hcq_nostd::patch::{Formula, PatchList, RegionId, Store};
+use hcq_nostd::patch::{BuildError, Formula, PatchList, RegionId, Store};
 use hcq_nostd::queue::{ComputeQueue, Launch, Queue, SignalAt, WriteWidth};
 use hcq_nostd::record::{Block, Command, NameOperand, Operand, RecordError, Recorder, Room};
-use hcq_nostd::value::{Fit, Value, Var};
+use hcq_nostd::value::{Affine, Fit, Value, Var};
 
 use super::program::Program;
-use super::{Compute, QMD_ADDRESS, ShaderCaches, prefetch_schedule};
+use super::{Compute, PcasAction, QMD_ADDRESS, ShaderCaches, prefetch_schedule};
 use crate::chips::Chip;
 use crate::device::Device;
 use crate::host::{self, WaitForIdle};
@@ -24,6 +24,8 @@ pub struct Qmds<'m> {
     memory: Region<'m>,
     region: RegionId,
     stride: usize,
+    /// Where the memory is, if that is known at launch only.
+    base: Option<Affine>,
 }
 
 impl<'m> Qmds<'m> {
@@ -34,6 +36,16 @@ impl<'m> Qmds<'m> {
             memory,
             region,
             stride: 0,
+            base: None,
+        }
+    }
+
+    /// The same for descriptors that lie at `base` when they run: a variable and an offset, a multiple of 256. The address that
+    /// the memory has now is of no account.
+    pub fn based_on(self, base: Affine) -> Self {
+        Self {
+            base: Some(base),
+            ..self
         }
     }
 
@@ -337,6 +349,9 @@ impl<'m, 'q> NvCompute<'m, 'q> {
             let operand = Operand::Program;
             return Err(RecordError::Unsupported { operand });
         }
+        if let Some(base) = self.qmds.base {
+            return self.launch_later(&mut launch, bank, base);
+        }
         let at = self.state.next;
         let next = at.saturating_add(self.qmds.stride);
         let engine = self.state.engine;
@@ -393,6 +408,64 @@ impl<'m, 'q> NvCompute<'m, 'q> {
             start(c, engine, monitored, address)
         })?;
         Ok(())
+    }
+
+    /// Records a launch whose descriptor's address is not known yet.
+    #[cold]
+    fn launch_later(
+        &mut self,
+        launch: &mut Launch<'_, '_, Program<'_>>,
+        bank: Option<&Value>,
+        base: Affine,
+    ) -> Result<&mut Self, RecordError> {
+        let layout = self.chip.qmd;
+        let State { next: at, engine } = self.state;
+        let next = at.saturating_add(self.qmds.stride);
+        let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
+        let block = Block::new(memory, region, at, layout.bytes()).ok();
+        let add = u64::try_from(at).ok();
+        let add = add.and_then(|at| base.add.checked_add(at));
+        let (Some(mut qmd), Some(add)) = (block, add) else {
+            return Err(RecordError::NoRoom(Room {
+                beside: next,
+                ..self.recorder.used()
+            }));
+        };
+        let (address, monitored) = (Affine { add, ..base }, self.monitored);
+        self.recorder.command(|c| {
+            let program = launch.program;
+            program.record(c.list(), &mut qmd, launch, bank)?;
+            match engine {
+                Engine::Active(before) => {
+                    let pointer = layout.dependent.pointer;
+                    let at = u32::try_from(before.at.saturating_add(pointer.at()));
+                    let at = at.map_err(|_| BuildError::TooMany)?;
+                    let formula = Formula::field(address, 0, pointer.field());
+                    c.list().site(region, at, &formula);
+                    return Ok(());
+                }
+                Engine::Busy => WaitForIdle { all: false }.record(c),
+                Engine::Idle => {}
+            }
+            if monitored {
+                Compute::PmTrigger.record(c)?;
+            }
+            Compute::SendPcas(Value::Var(address)).record(c)?;
+            Compute::SignalingPcas(PcasAction::PrefetchSchedule).record(c)
+        })?;
+        if let Engine::Active(before) = engine {
+            // The pointer has a site.
+            self.chain(before.at, 0)?;
+        }
+        self.state = State {
+            next,
+            engine: Engine::Active(Active {
+                at,
+                releases: 0,
+                flags: 0,
+            }),
+        };
+        Ok(self)
     }
 
     /// Makes the launch at `address`, which was found to be one, follow the one whose descriptor is at byte offset `before`.

@@ -145,7 +145,7 @@ impl Bits {
     }
 }
 
-/// An address in two fields: the low 32 bits of what it is counted in, and the rest.
+/// An address in two fields: the low 32 bits of what it is counted in, a word, and the rest, the low bits of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) lower: Bits,
@@ -178,7 +178,8 @@ impl Address {
     }
 
     const fn is_sound(self) -> bool {
-        self.lower.is_sound() && self.upper.is_sound() && self.lower.width == 32
+        let at_words = self.lower.width == 32 && self.upper.low.is_multiple_of(32);
+        self.lower.is_sound() && self.upper.is_sound() && at_words
     }
 
     /// Whether the two are a field of 64 bits, at the lower one's word.

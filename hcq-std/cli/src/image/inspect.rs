@@ -61,6 +61,10 @@ fn variable(kind: VariableKind) -> String {
     match kind {
         VariableKind::Buffer { buffer } => format!("address of buffer {buffer}"),
         VariableKind::Code { code } => format!("address in program {code}"),
+        VariableKind::Private { code, queue, part } => {
+            format!("private memory on queue {queue}, of program {code}, number {part}")
+        }
+        VariableKind::Own { device } => format!("address of memory of device {device}'s own"),
         VariableKind::Scalar { bytes } => format!("number of {bytes} bytes, to be set"),
         VariableKind::Count => "count, to be set".into(),
         VariableKind::Number => "number, to be set".into(),
