@@ -240,7 +240,7 @@ pub(crate) struct Stored {
 pub(crate) struct Relocation<'a> {
     /// The image of its code object ([`Code::base`]), or the function's entry.
     pub(crate) code: Var,
-    /// For each of its numbers of private memory ([`Backend::private_parts`]) one.
+    /// One for each of its [own numbers](Backend::private_parts), in their order.
     pub(crate) private: &'a [Var],
     /// What the device has for itself.
     pub(crate) own: Option<Var>,
@@ -364,12 +364,14 @@ pub(crate) trait Backend: Send + Sync {
     ) -> Result<Option<Prepared>, Error> {
         Ok(None)
     }
-    /// Numbers of a program's private memory that its stored launches wait for; none for a program that needs no such memory.
-    fn private_parts(&self, _program: &Prepared) -> usize {
-        0
+    /// Numbers that a queue has for a program, beside the program's place: where its private memory is, how much of it there
+    /// is. Images hold these names of them, so that they mean the same in every version of one [target](Self::target). A
+    /// program has at least one if it must be [ready](Self::ready) before a stored launch of it.
+    fn private_parts(&self, _program: &Prepared) -> Vec<u16> {
+        Vec::new()
     }
-    /// Such a number, for a program that is [ready](Self::ready) on this queue. `None` if it has no number of this kind.
-    fn private_part(&self, _program: &Prepared, _queue: QueueId, _part: usize) -> Option<u64> {
+    /// Such a number, for a program that is ready on this queue. `None` if it has none of this name.
+    fn private_part(&self, _program: &Prepared, _queue: QueueId, _part: u16) -> Option<u64> {
         None
     }
     /// The address of memory of the device's own, if its commands name any.

@@ -90,17 +90,32 @@ impl HiddenSlot {
     };
 }
 
-/// What hidden arguments are filled with beside a launch's sizes: upper halves of the apertures' addresses, and the
-/// queue's `amd_queue_t`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What hidden arguments are filled with beside a launch's sizes: upper halves of the apertures' addresses, 32 bits each, and
+/// the queue's `amd_queue_t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Apertures {
     /// Upper half of the private aperture's address.
-    pub private_base_hi: u32,
+    pub private_base_hi: Value,
     /// Upper half of the shared aperture's address.
-    pub shared_base_hi: u32,
+    pub shared_base_hi: Value,
     /// Device address of `amd_queue_t`; zero for a queue without.
-    pub queue: u64,
+    pub queue: Value,
+}
+
+impl Apertures {
+    /// No apertures, and no `amd_queue_t`.
+    pub const NONE: Self = Self {
+        private_base_hi: Value::Imm(0),
+        shared_base_hi: Value::Imm(0),
+        queue: Value::Imm(0),
+    };
+}
+
+impl Default for Apertures {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 /// Dimensions of every launch, as dispatch packets say them too: which ones are in use is not known before launch.
@@ -123,9 +138,9 @@ pub(crate) fn write(
             HiddenKind::GroupSize(d) => (of(local, d), Operand::Local(d)),
             HiddenKind::GridDims => (DIMENSIONS.into(), Operand::Kernargs),
             HiddenKind::DynamicLdsSize => (local_memory.into(), Operand::LocalMemory),
-            HiddenKind::PrivateBase => (apertures.private_base_hi.into(), Operand::Kernargs),
-            HiddenKind::SharedBase => (apertures.shared_base_hi.into(), Operand::Kernargs),
-            HiddenKind::QueuePtr => (apertures.queue.into(), Operand::Kernargs),
+            HiddenKind::PrivateBase => (apertures.private_base_hi, Operand::Kernargs),
+            HiddenKind::SharedBase => (apertures.shared_base_hi, Operand::Kernargs),
+            HiddenKind::QueuePtr => (apertures.queue, Operand::Kernargs),
             HiddenKind::GlobalOffset(_) | HiddenKind::Remainder(_) | HiddenKind::Null => {
                 (Value::Imm(0), Operand::Kernargs)
             }

@@ -198,7 +198,10 @@ impl Scratch {
     }
 
     /// Where the part of each of `xccs` XCCs starts: the first one's address, and the distance.
-    pub(crate) fn parts(&self, xccs: u8) -> Result<(u64, u64), Misfit> {
+    ///
+    /// # Errors
+    /// [`Misfit`] for parts that do not start at a 256-byte boundary.
+    pub fn parts(&self, xccs: u8) -> Result<(u64, u64), Misfit> {
         let part = self.bytes / u64::from(xccs.max(1));
         Fit::aligned(64, BASE_ALIGN_LOG2).check(part)?;
         Ok((self.address, part))

@@ -4,10 +4,10 @@
 use hcq_amd::aql::{self, AqlCompute, PACKET_BYTES};
 use hcq_amd::chips::Chip;
 use hcq_amd::device::{Device, Event};
-use hcq_amd::hidden::{HiddenKind, HiddenSlot};
+use hcq_amd::hidden::{Apertures, HiddenKind, HiddenSlot};
 use hcq_amd::kernel::{Arguments, Kernel, MAX_GROUP, Properties};
 use hcq_amd::pm4::{self, Pm4Compute};
-use hcq_amd::scratch::Scratch;
+use hcq_amd::scratch::{Need, Scratch, Topology};
 use hcq_amd::sdma::SdmaCopy;
 use hcq_nostd::args::{Arg, ArgLayout, ArgSlot};
 use hcq_nostd::mem::Region;
@@ -25,16 +25,29 @@ struct Op {
     scale: u64,
 }
 
-/// How operands become values: as they are, or as variables with these values, declared in this order.
+/// How operands become values: as they are, or as variables with these values, declared in this order; and whether code,
+/// argument blocks, scratch memory and apertures are variables as well.
 enum Give<'a> {
     Now,
-    Later(&'a mut Vec<(Var, u64)>),
+    Later(&'a mut Vec<(Var, u64)>, bool),
 }
 
 impl Give<'_> {
+    /// A variable for a place, if places are variables.
+    fn place(&mut self, at: u64, list: &mut PatchList<'_>) -> Option<Var> {
+        match self {
+            Give::Later(values, true) => {
+                let var: Var = list.var().expect("few");
+                values.push((var, at));
+                Some(var)
+            }
+            _ => None,
+        }
+    }
+
     fn value(&mut self, op: Op, list: &mut PatchList<'_>) -> Value {
         match self {
-            Give::Later(values) if op.variable => {
+            Give::Later(values, _) if op.variable => {
                 let var: Var = list.var().expect("few");
                 values.push((var, op.value / op.scale));
                 Value::from(var) * op.scale + op.value % op.scale
@@ -52,7 +65,7 @@ enum Cmd {
     Write(Op, Op, bool),
     Poll(Op, u32, Op),
     Barrier,
-    Exec([Op; 3], [Op; 3], [Op; 2], u32, bool),
+    Exec([Op; 3], [Op; 3], [Op; 2], u32, Properties),
     Copy(Op, Op, Op),
     /// Refused by every engine.
     Wrong(u8),
@@ -100,11 +113,21 @@ fn command() -> impl Strategy<Value = Cmd> {
         (address(3), word(), any::<bool>()).prop_map(|(a, v, w)| Cmd::Write(a, v, w)),
         (address(2), word()).prop_map(|(a, v)| Cmd::Poll(a, u32::MAX, v)),
         Just(Cmd::Barrier),
-        (groups(), local(), args(), 0u32..4096, any::<bool>())
+        (groups(), local(), args(), 0u32..4096, properties())
             .prop_map(|(g, l, a, m, p)| Cmd::Exec(g, l, a, m, p)),
         (low_address(), low_address(), size(1 << 22)).prop_map(|(d, s, n)| Cmd::Copy(d, s, n)),
         any::<u8>().prop_map(Cmd::Wrong),
     ]
+}
+
+/// Registers that a kernel asks for. One with a descriptor of private memory has private memory.
+fn properties() -> impl Strategy<Value = Properties> {
+    (any::<bool>(), any::<bool>()).prop_map(|(pointer, private)| {
+        let mut properties = Properties::KERNARG_SEGMENT_PTR;
+        properties.set(Properties::DISPATCH_PTR, pointer);
+        properties.set(Properties::PRIVATE_SEGMENT_BUFFER, private);
+        properties
+    })
 }
 
 /// The commands that every engine has; `None` for another.
@@ -162,7 +185,7 @@ fn common<'m, Q: Queue>(
     Some(result)
 }
 
-const HIDDEN: [HiddenSlot; 4] = [
+const HIDDEN: [HiddenSlot; 7] = [
     HiddenSlot {
         kind: HiddenKind::BlockCount(0),
         offset: 16,
@@ -183,6 +206,21 @@ const HIDDEN: [HiddenSlot; 4] = [
         offset: 24,
         size: 4,
     },
+    HiddenSlot {
+        kind: HiddenKind::PrivateBase,
+        offset: 28,
+        size: 4,
+    },
+    HiddenSlot {
+        kind: HiddenKind::SharedBase,
+        offset: 12,
+        size: 4,
+    },
+    HiddenSlot {
+        kind: HiddenKind::QueuePtr,
+        offset: 32,
+        size: 8,
+    },
 ];
 const SLOTS: [ArgSlot; 2] = [ArgSlot::buffer(0), ArgSlot::scalar(8, 4)];
 const ARGUMENTS: Arguments<'static> = Arguments {
@@ -194,22 +232,26 @@ const ARGUMENTS: Arguments<'static> = Arguments {
     hidden: &HIDDEN,
 };
 /// Argument blocks: bytes of each, and how many there are.
-const BLOCK: usize = 96;
+const BLOCK: usize = 128;
 const BLOCKS: usize = 8;
 const BASE: u64 = 0x8_1234_5000;
 const WORDS: usize = 4096;
 
-fn kernel(dispatch_ptr: bool) -> Kernel {
-    let mut properties = Properties::KERNARG_SEGMENT_PTR;
-    properties.set(Properties::DISPATCH_PTR, dispatch_ptr);
+/// Where a code object's image is, a part of scratch memory, and `amd_queue_t`.
+const CODE: u64 = 0x7f44_0001_0000;
+const SCRATCH: u64 = 0x6e12_3456_7800;
+const QUEUE: u64 = 0x7f55_0000_4000;
+
+fn kernel(properties: Properties, code: u64) -> Kernel {
+    let has_private = properties.contains(Properties::PRIVATE_SEGMENT_BUFFER);
     Kernel {
-        entry: 0x7f44_0001_2300,
-        object: 0x7f44_0001_1300,
+        entry: code + 0x2300,
+        object: code + 0x1300,
         rsrc: [0x60af_0080, 0x1390, 0],
         properties,
         group_bytes: 64,
-        private_bytes: 0,
-        kernarg_bytes: 28,
+        private_bytes: if has_private { 48 } else { 0 },
+        kernarg_bytes: 40,
         max_group: MAX_GROUP,
     }
 }
@@ -250,6 +292,15 @@ impl Memory {
     }
 }
 
+/// An argument block.
+fn kernargs<'r, 'm>(blocks: &'r mut Region<'m>, n: usize, base: Option<Var>) -> Block<'r, 'm> {
+    let block = Block::new(blocks, RegionId(1), n * BLOCK, BLOCK).expect("inside");
+    match base {
+        Some(var) => block.based_on(var),
+        None => block,
+    }
+}
+
 /// Records the commands; what the engine cannot do is left out.
 fn record<'m>(
     engine: usize,
@@ -268,7 +319,7 @@ fn record<'m>(
     let mut blocks = Region::from_words(&mut memory.blocks, BASE);
     let mut next = 0;
     let mut exec = |cmd: &Cmd, give: &mut Give<'_>, list: &mut PatchList<'_>| {
-        let Cmd::Exec(groups, local, args, local_memory, dispatch_ptr) = *cmd else {
+        let Cmd::Exec(groups, local, args, local_memory, properties) = *cmd else {
             return None;
         };
         if next == BLOCKS {
@@ -284,7 +335,28 @@ fn record<'m>(
                 size: 4,
             },
         ];
-        Some((next - 1, groups, local, args, local_memory, dispatch_ptr))
+        let [code, queue, private, shared] =
+            [CODE, QUEUE, 0x2_0000, 0x1_0000].map(|at| (give.place(at, list), at));
+        let block = give.place(BASE, list);
+        let value = |(var, at): (Option<Var>, u64)| var.map_or(at.into(), Value::from);
+        let apertures = Apertures {
+            private_base_hi: value(private),
+            shared_base_hi: value(shared),
+            queue: value(queue),
+        };
+        let n = next - 1;
+        let launch = (n, groups, local, args, local_memory);
+        Some((launch, properties, apertures, code.0, block))
+    };
+    let need = |properties: Properties| {
+        let topology = Topology {
+            xccs: xccs.into(),
+            ses_per_xcc: 2,
+            cus_per_xcc: 3,
+            slots_per_cu: 32,
+        };
+        let bytes = kernel(properties, 0).private_bytes;
+        Need::new(device.chip(), &topology, bytes).expect("little")
     };
     match engine {
         0 | 1 => {
@@ -294,18 +366,40 @@ fn record<'m>(
                     result.expect("a sound command");
                 } else if matches!(cmd, Cmd::Barrier) {
                     q.memory_barrier().expect("room");
-                } else if let Some((n, groups, local, args, local_memory, pointer)) =
+                } else if let Some((launch, properties, apertures, code, base)) =
                     exec(cmd, give, q.recorder().list())
                 {
-                    let program =
-                        pm4::Program::new(&device, &kernel(pointer), ARGUMENTS, &Scratch::NONE, 0);
-                    let program = &program.expect("a program");
-                    let kernargs =
-                        Block::new(&mut blocks, RegionId(1), n * BLOCK, BLOCK).expect("inside");
+                    let (n, groups, local, args, local_memory) = launch;
+                    let need = need(properties);
+                    // Where code and scratch memory are variables, the program is prepared for nowhere.
+                    let at = |place: u64| if code.is_some() { 0 } else { place };
+                    let scratch = match need.bytes {
+                        0 => Scratch::NONE,
+                        _ => Scratch::new(at(SCRATCH), &need).expect("aligned"),
+                    };
+                    let kernel = kernel(properties, at(CODE));
+                    let program = pm4::Program::new(&device, &kernel, ARGUMENTS, &scratch, 0);
+                    let mut program = program.expect("a program").with_apertures(apertures);
+                    if let Some(code) = code {
+                        program = program.based_on(code);
+                    }
+                    if code.is_some() && need.bytes > 0 {
+                        let list = q.recorder().list();
+                        let size = give.place(need.tmpring_size.into(), list);
+                        let part = need.bytes / u64::from(xccs);
+                        let parts: Vec<Var> = (0..u64::from(xccs))
+                            .filter_map(|xcc| give.place(SCRATCH + xcc * part, list))
+                            .collect();
+                        let more = [&parts[..], &parts[..1]].concat();
+                        let refused = program.clone().with_scratch_at(parts[0], &more);
+                        assert!(refused.is_err(), "a part too many");
+                        let size = size.expect("a variable");
+                        program = program.with_scratch_at(size, &parts).expect("all parts");
+                    }
                     q.exec(Launch {
-                        program,
+                        program: &program,
                         args: &args,
-                        kernargs,
+                        kernargs: kernargs(&mut blocks, n, base),
                         groups,
                         local,
                         local_memory,
@@ -324,18 +418,26 @@ fn record<'m>(
                     result.expect("a sound command");
                 } else if matches!(cmd, Cmd::Barrier) {
                     q.memory_barrier().expect("room");
-                } else if let Some((n, groups, local, args, local_memory, _)) =
+                } else if let Some((launch, properties, apertures, code, base)) =
                     exec(cmd, give, q.recorder().list())
                 {
-                    let program =
-                        aql::Program::new(&device, &kernel(false), ARGUMENTS, &Scratch::NONE);
-                    let program = &program.expect("a program");
-                    let kernargs =
-                        Block::new(&mut blocks, RegionId(1), n * BLOCK, BLOCK).expect("inside");
+                    let (n, groups, local, args, local_memory) = launch;
+                    let scratch = match need(properties).bytes {
+                        0 => Scratch::NONE,
+                        _ => Scratch::new(SCRATCH, &need(properties)).expect("aligned"),
+                    };
+                    let properties = Properties::KERNARG_SEGMENT_PTR
+                        | properties & Properties::PRIVATE_SEGMENT_BUFFER;
+                    let kernel = kernel(properties, if code.is_some() { 0 } else { CODE });
+                    let program = aql::Program::new(&device, &kernel, ARGUMENTS, &scratch);
+                    let mut program = program.expect("a program").with_apertures(apertures);
+                    if let Some(code) = code {
+                        program = program.based_on(code);
+                    }
                     q.exec(Launch {
-                        program,
+                        program: &program,
                         args: &args,
-                        kernargs,
+                        kernargs: kernargs(&mut blocks, n, base),
                         groups,
                         local,
                         local_memory,
@@ -369,6 +471,7 @@ proptest! {
     fn patching_equals_recording_afresh(
         engine in 0usize..4,
         commands in proptest::collection::vec(command(), 1..12),
+        anywhere in any::<bool>(),
     ) {
         let mut fresh = Memory::new();
         let mut words = vec![0; WORDS];
@@ -389,10 +492,10 @@ proptest! {
         prop_assert!(without == fresh, "a refused command: {:?}", without.first_difference(&fresh));
 
         let mut patched = Memory::new();
-        let (mut sites, mut derived, mut words) = (vec![Site::EMPTY; 512], vec![Derived::EMPTY; 64], vec![0; WORDS]);
+        let (mut sites, mut derived, mut words) = (vec![Site::EMPTY; 1024], vec![Derived::EMPTY; 64], vec![0; WORDS]);
         let (mut packets, mut values) = (patched.packets.clone(), Vec::new());
         let list = PatchList::new(&mut sites, &mut derived);
-        let mut give = Give::Later(&mut values);
+        let mut give = Give::Later(&mut values, anywhere);
         let recorder = record(engine, &commands, &mut give, &mut patched, list, &mut words, &mut packets);
         let (patched_len, mut list) = recorder.finish();
         prop_assert_eq!(patched_len, len);

@@ -190,6 +190,14 @@ impl Amd {
         }
     }
 
+    /// Device address of a queue's `amd_queue_t`, which queues of PM4 words have none of.
+    fn descriptor(&self, queue: usize) -> u64 {
+        match self.target.aql {
+            true => self.rings.descriptor(queue),
+            false => 0,
+        }
+    }
+
     fn keep(&self, fault: FaultRecord) {
         *lock(&self.kept) = Some(fault);
         self.has_kept.store(true, Ordering::Release);
@@ -267,8 +275,19 @@ impl Backend for Amd {
         places: Relocation<'_>,
     ) -> Result<Option<Prepared>, Error> {
         let program = own(program).map_err(Error::record("exec"))?;
-        let relocatable = program.relocatable(&self.target, places.code)?;
+        let relocatable = program.relocatable(&self.target, places)?;
         Ok(Some(Arc::new(relocatable)))
+    }
+
+    fn private_parts(&self, program: &Prepared) -> Vec<u16> {
+        own(program).map_or(Vec::new(), |program| program.parts(&self.target))
+    }
+
+    fn private_part(&self, program: &Prepared, queue: QueueId, part: u16) -> Option<u64> {
+        let descriptor = self.descriptor(queue.index);
+        own(program)
+            .ok()?
+            .part(&self.target, queue.index, descriptor, part)
     }
 
     fn target(&self) -> (&'static str, String, u32) {
@@ -286,7 +305,7 @@ impl Backend for Amd {
         let scratch = match self.rings.scratch.get(queue.index) {
             Some(scratch) if lanes > 0 => scratch,
             _ => {
-                let descriptor = self.rings.descriptor(queue.index);
+                let descriptor = self.descriptor(queue.index);
                 program.make_ready(&self.target, queue.index, None, descriptor)?;
                 return Ok(true);
             }
@@ -303,7 +322,7 @@ impl Backend for Amd {
                 block
             }
         };
-        let descriptor = self.rings.descriptor(queue.index);
+        let descriptor = self.descriptor(queue.index);
         program.make_ready(&self.target, queue.index, Some(block), descriptor)?;
         Ok(true)
     }

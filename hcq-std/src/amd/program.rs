@@ -20,7 +20,7 @@ use hcq_nostd::value::Var;
 
 use super::scratch::{Block, lane_bytes};
 use crate::Error;
-use crate::backend::{AllocateCode, Code, Found, Prepared};
+use crate::backend::{AllocateCode, Code, Found, Prepared, Relocation};
 use crate::heap::Allocation;
 use crate::lent::Lent;
 use crate::program::ArgInfo;
@@ -39,6 +39,32 @@ pub(super) struct Target {
     pub(super) apertures: (u32, u32),
     pub(super) aql: bool,
     pub(super) queues: usize,
+}
+
+impl Target {
+    fn apertures(&self, queue: u64) -> Apertures {
+        let (shared, private) = self.apertures;
+        Apertures {
+            private_base_hi: private.into(),
+            shared_base_hi: shared.into(),
+            queue: queue.into(),
+        }
+    }
+}
+
+/// What images call the numbers that a queue has for a program.
+mod part {
+    /// COMPUTE_TMPRING_SIZE.
+    pub(super) const TMPRING_SIZE: u16 = 0;
+    /// Bytes of scratch memory of a work-item, which AQL queues know the place of.
+    pub(super) const LANE_BYTES: u16 = 1;
+    /// Address of `amd_queue_t`.
+    pub(super) const QUEUE: u16 = 2;
+    /// Upper halves of the apertures' addresses.
+    pub(super) const PRIVATE_BASE: u16 = 3;
+    pub(super) const SHARED_BASE: u16 = 4;
+    /// Address of the first XCC's scratch memory; those of the others follow.
+    pub(super) const SCRATCH: u16 = 16;
 }
 
 fn refused(what: &str, reason: impl ToString) -> Error {
@@ -171,7 +197,8 @@ pub(super) enum Packets {
 /// A kernel prepared for a queue.
 pub(super) struct Ready {
     pub(super) packets: Packets,
-    _scratch: Option<Arc<Block>>,
+    /// Kept as long as launches may use it.
+    scratch: Option<Arc<Block>>,
 }
 
 /// A kernel of a code object.
@@ -233,7 +260,7 @@ impl AmdProgram {
         };
         // As far as it is not the scratch memory's address, what a queue makes of it shows now.
         let stand_in = program.stand_in(target)?;
-        let packets = program.packets(target, &stand_in, 0)?;
+        let packets = program.packets(target, &stand_in, target.apertures(0))?;
         program.kernargs = match &packets {
             Packets::Pm4(p) => (p.kernargs_size(), p.kernargs_align()),
             Packets::Aql(p) => (p.kernargs_size(), p.kernargs_align()),
@@ -244,7 +271,7 @@ impl AmdProgram {
         if let (false, [one]) = (lazy, &*program.ready) {
             let _ = one.set(Ready {
                 packets,
-                _scratch: None,
+                scratch: None,
             });
         }
         Ok((program, infos))
@@ -277,14 +304,9 @@ impl AmdProgram {
         &self,
         target: &Target,
         scratch: &Scratch,
-        queue_descriptor: u64,
+        apertures: Apertures,
     ) -> Result<Packets, Error> {
         let (device, kernel) = (&target.device, &self.kernel);
-        let apertures = Apertures {
-            private_base_hi: target.apertures.1,
-            shared_base_hi: target.apertures.0,
-            queue: queue_descriptor,
-        };
         let failed = |e: pm4::program::ProgramError| {
             let hint = match e {
                 pm4::program::ProgramError::Unsupported(_) if !target.aql => {
@@ -303,18 +325,71 @@ impl AmdProgram {
         })
     }
 
-    /// The same for code that lies at this variable.
-    pub(super) fn relocatable(&self, target: &Target, code: Var) -> Result<Self, Error> {
-        let refuse = |reason: &str| Err(refused(&self.what, reason));
-        if self.lanes() > 0 {
-            return refuse(
-                "it has private memory, whose place is the machine's that it runs on; stored graphs have none",
-            );
+    fn has_hidden(&self, kind: HiddenKind) -> bool {
+        self.arguments.hidden.iter().any(|slot| slot.kind == kind)
+    }
+
+    /// The numbers that a queue has for it.
+    pub(super) fn parts(&self, target: &Target) -> Vec<u16> {
+        let mut parts = Vec::new();
+        match self.lanes() {
+            0 => {}
+            _ if target.aql => parts.push(part::LANE_BYTES),
+            _ => {
+                parts.push(part::TMPRING_SIZE);
+                let xccs = u16::from(target.device.xccs());
+                parts.extend((0..xccs).map(|xcc| part::SCRATCH + xcc));
+            }
         }
-        let queue = |h: &HiddenSlot| h.kind == HiddenKind::QueuePtr;
-        if self.arguments.hidden.iter().any(queue) {
-            return refuse("it asks for the address of its queue; stored graphs have none");
+        let of_hidden = [
+            (HiddenKind::PrivateBase, part::PRIVATE_BASE),
+            (HiddenKind::SharedBase, part::SHARED_BASE),
+            // Queues of PM4 words have none.
+            (HiddenKind::QueuePtr, part::QUEUE),
+        ];
+        let count = if target.aql { 3 } else { 2 };
+        let of_hidden = of_hidden.iter().take(count);
+        parts.extend(
+            of_hidden
+                .filter(|(kind, _)| self.has_hidden(*kind))
+                .map(|(_, part)| *part),
+        );
+        parts
+    }
+
+    /// Such a number, on a queue that it is ready for.
+    pub(super) fn part(
+        &self,
+        target: &Target,
+        queue: usize,
+        queue_descriptor: u64,
+        part: u16,
+    ) -> Option<u64> {
+        if !self.parts(target).contains(&part) {
+            return None;
         }
+        let (shared, private) = target.apertures;
+        let block = || self.slot(queue)?.get()?.scratch.as_ref();
+        Some(match part {
+            part::TMPRING_SIZE => block()?.scratch.tmpring_size().into(),
+            part::LANE_BYTES => block()?.scratch.lane_bytes().into(),
+            part::QUEUE => queue_descriptor,
+            part::PRIVATE_BASE => private.into(),
+            part::SHARED_BASE => shared.into(),
+            _ => {
+                let xcc = part.checked_sub(part::SCRATCH)?;
+                let (first, distance) = block()?.scratch.parts(target.device.xccs()).ok()?;
+                first.checked_add(distance.checked_mul(xcc.into())?)?
+            }
+        })
+    }
+
+    /// The same for places that are known at launch only.
+    pub(super) fn relocatable(
+        &self,
+        target: &Target,
+        places: Relocation<'_>,
+    ) -> Result<Self, Error> {
         let relative = |address: u64| {
             let offset = address.checked_sub(self.base);
             offset.ok_or(Error::Internal("a kernel before its code object"))
@@ -334,14 +409,33 @@ impl AmdProgram {
             _slots: Arc::clone(&self._slots),
             _hidden: Arc::clone(&self._hidden),
         };
-        let packets = match program.packets(target, &Scratch::NONE, 0)? {
-            Packets::Pm4(p) => Packets::Pm4(Box::new(p.based_on(code))),
-            Packets::Aql(p) => Packets::Aql(Box::new(p.based_on(code))),
+        let parts = self.parts(target);
+        let var = |part: u16| {
+            let at = parts.iter().position(|p| *p == part)?;
+            places.private.get(at).copied()
+        };
+        let own = target.apertures(0);
+        let apertures = Apertures {
+            private_base_hi: var(part::PRIVATE_BASE).map_or(own.private_base_hi, Into::into),
+            shared_base_hi: var(part::SHARED_BASE).map_or(own.shared_base_hi, Into::into),
+            queue: var(part::QUEUE).map_or(own.queue, Into::into),
+        };
+        let packets = program.packets(target, &program.stand_in(target)?, apertures)?;
+        let packets = match (packets, var(part::TMPRING_SIZE)) {
+            (Packets::Aql(p), _) => Packets::Aql(Box::new(p.based_on(places.code))),
+            (Packets::Pm4(p), None) => Packets::Pm4(Box::new(p.based_on(places.code))),
+            (Packets::Pm4(p), Some(size)) => {
+                let xccs = u16::from(target.device.xccs());
+                let scratch = (0..xccs).filter_map(|xcc| var(part::SCRATCH + xcc));
+                let scratch: Vec<Var> = scratch.collect();
+                let p = p.based_on(places.code).with_scratch_at(size, &scratch);
+                Packets::Pm4(Box::new(p.map_err(|e| refused(&self.what, e))?))
+            }
         };
         let slot = OnceLock::new();
         let _ = slot.set(Ready {
             packets,
-            _scratch: None,
+            scratch: None,
         });
         program.ready = Box::new([slot]);
         Ok(program)
@@ -382,13 +476,10 @@ impl AmdProgram {
         queue_descriptor: u64,
     ) -> Result<(), Error> {
         let memory = scratch.as_ref().map_or(Scratch::NONE, |b| b.scratch);
-        let packets = self.packets(target, &memory, queue_descriptor)?;
+        let packets = self.packets(target, &memory, target.apertures(queue_descriptor))?;
         if let Some(slot) = self.slot(queue) {
             // Another thread may have been faster, with the same.
-            let _ = slot.set(Ready {
-                packets,
-                _scratch: scratch,
-            });
+            let _ = slot.set(Ready { packets, scratch });
         }
         Ok(())
     }

@@ -210,9 +210,8 @@ impl GraphBuilder {
                 .backend;
             let own = &kernel.kernel.program;
             let mut private = Vec::new();
-            for part in 0..backend.private_parts(own) {
+            for part in backend.private_parts(own) {
                 let queue = queue.ok_or(Error::Internal("a kernel has no queue"))?;
-                let part = u16::try_from(part).unwrap_or(u16::MAX);
                 let kind = VariableKind::Private { code, queue, part };
                 private.push(places.var(kind, kernel.name())?);
             }

@@ -93,7 +93,7 @@ impl<'i> Places<'i> {
         if kernel.kernel.has_needs {
             device.make_ready(program, id)?;
         }
-        let number = device.backend.private_part(program, id, part.into());
+        let number = device.backend.private_part(program, id, part);
         number.ok_or_else(|| Error::Graph {
             reason: format!(
                 "the image asks for number {part} of the private memory of kernel {name}, which {} does not have",

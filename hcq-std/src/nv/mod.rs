@@ -69,6 +69,8 @@ const LONG_SLEEP: Duration = Duration::from_millis(5);
 /// The same where no event wakes anybody.
 const SHORT_NAP: Duration = Duration::from_micros(20);
 const LONG_NAP: Duration = Duration::from_millis(1);
+/// What images call the number of bytes that a thread has for itself.
+const LOCAL_BYTES: u16 = 0;
 /// Time between two looks for faults when nobody waits.
 const LOOK_NS: u64 = 100_000;
 
@@ -267,14 +269,17 @@ impl Backend for Nv {
         Ok(Some(Arc::new(relocatable)))
     }
 
-    fn private_parts(&self, program: &Prepared) -> usize {
-        // A channel is told where local memory is. Launches name none of it, and have to have it.
-        own(program).map_or(0, |program| usize::from(program.thread_bytes() > 0))
+    fn private_parts(&self, program: &Prepared) -> Vec<u16> {
+        match own(program) {
+            // A channel is told where local memory is. Launches name none of it, and have to have it.
+            Ok(program) if program.thread_bytes() > 0 => vec![LOCAL_BYTES],
+            _ => Vec::new(),
+        }
     }
 
-    fn private_part(&self, program: &Prepared, queue: QueueId, part: usize) -> Option<u64> {
+    fn private_part(&self, program: &Prepared, queue: QueueId, part: u16) -> Option<u64> {
         let bytes = own(program).ok()?.thread_bytes();
-        let is_ready = part == 0 && self.rings.has_local(queue.index, bytes);
+        let is_ready = part == LOCAL_BYTES && self.rings.has_local(queue.index, bytes);
         is_ready.then_some(bytes.into())
     }
 

@@ -4,6 +4,7 @@
 
 mod failures;
 mod images;
+mod private;
 
 use std::ffi::c_void;
 use std::path::Path;

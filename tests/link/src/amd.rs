@@ -108,6 +108,7 @@ fn scratch() {
         Scratch::address,
         Scratch::bytes,
         Scratch::lane_bytes,
+        Scratch::parts,
         Scratch::tmpring_size
     );
     keep!(Scratch::queue_descriptor);
@@ -226,6 +227,7 @@ fn pm4_queues() {
         pm4::Program::new,
         pm4::Program::with_apertures,
         pm4::Program::based_on,
+        pm4::Program::with_scratch_at,
         pm4::Program::kernel,
         pm4::Program::scratch,
         pm4::Program::len,

@@ -65,7 +65,7 @@ impl<'p> Program<'p> {
             kernel: *kernel,
             arguments: PreparedArguments::new(arguments.layout),
             hidden: arguments.hidden,
-            apertures: Apertures::default(),
+            apertures: Apertures::NONE,
             template: packet.words(),
             arguments_end: arguments_end(kernel, &arguments)?,
             lds: chip.lds,

@@ -43,9 +43,9 @@ fn slots() -> [HiddenSlot; 24] {
 
 const FILLER: u64 = u64::from_ne_bytes([0xa5; 8]);
 const APERTURES: Apertures = Apertures {
-    private_base_hi: 0x1_0000,
-    shared_base_hi: 0x2_0000,
-    queue: 0x7f00_0000_0040,
+    private_base_hi: Value::Imm(0x1_0000),
+    shared_base_hi: Value::Imm(0x2_0000),
+    queue: Value::Imm(0x7f00_0000_0040),
 };
 
 fn write_all(
@@ -84,7 +84,7 @@ fn every_hidden_argument_is_filled_in() {
     assert_eq!(memory[8] >> 16 & 0xffff, filler16);
     assert_eq!(memory[9..15], [0; 6], "services that are not there");
     assert_eq!(memory[15] & 0xffff_ffff, 0x1234);
-    assert_eq!(memory[24..27], [0x2_0000_0001_0000, APERTURES.queue, 0]);
+    assert_eq!(memory[24..27], [0x2_0000_0001_0000, 0x7f00_0000_0040, 0]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod prepare;
 
-use hcq_nostd::patch::{Formula, Store};
+use hcq_nostd::patch::Formula;
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Fit, Misfit, Value, Var};
@@ -23,7 +23,9 @@ use crate::scratch::Scratch;
 const COMMON_WORDS: usize = 8 + 4 + 4 + 3 + 3 + 5 + 3 + 10 + 5 + 2 + 2 + 16;
 /// PRED_EXEC, scratch base, scratch descriptor.
 const XCC_WORDS: usize = 2 + 4 + 6;
-const TEMPLATE_WORDS: usize = COMMON_WORDS + 8 * XCC_WORDS;
+const TEMPLATE_WORDS: usize = COMMON_WORDS + MAX_XCCS * XCC_WORDS;
+/// XCCs of any chip.
+const MAX_XCCS: usize = 8;
 /// The end of every dispatch: the last two words of user data (the argument block's address, for most kernels),
 /// RESOURCE_LIMITS, START, DISPATCH_DIRECT, EVENT_WRITE.
 const TAIL_WORDS: usize = USER_DATA + 3 + 10 + 5 + 2;
@@ -69,6 +71,13 @@ pub enum ProgramError {
         /// Bytes of the block.
         bytes: u32,
     },
+    /// Not one variable for each XCC's scratch memory.
+    ScratchParts {
+        /// XCCs.
+        need: u8,
+        /// Variables.
+        have: usize,
+    },
     /// Packets that cannot be recorded.
     Record(RecordError),
 }
@@ -94,6 +103,9 @@ impl core::fmt::Display for ProgramError {
             Self::Arguments { end, bytes } => {
                 write!(f, "an argument ends at byte {end} of a block of {bytes}")
             }
+            Self::ScratchParts { need, have } => {
+                write!(f, "scratch memory of {need} XCCs at {have} variables")
+            }
             Self::Record(e) => write!(f, "{e}"),
         }
     }
@@ -113,12 +125,33 @@ impl From<RecordError> for ProgramError {
     }
 }
 
+/// Where the words of one XCC's scratch memory are.
+#[derive(Clone, Copy, Debug, Default)]
+struct XccPlaces {
+    /// COMPUTE_DISPATCH_SCRATCH_BASE_LO.
+    base: usize,
+    /// The wave's descriptor, if it gets one.
+    descriptor: Option<usize>,
+}
+
+/// Scratch memory that is known at launch only.
+#[derive(Clone, Copy, Debug)]
+struct ScratchVars {
+    tmpring_size: Var,
+    /// For each XCC.
+    parts: [Var; MAX_XCCS],
+}
+
 /// Words of a template that differ per launch or when scratch memory moves.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     /// COMPUTE_PGM_LO.
     pgm: usize,
     rsrc2: usize,
+    /// COMPUTE_TMPRING_SIZE.
+    tmpring: usize,
+    xccs: [XccPlaces; MAX_XCCS],
+    xcc_count: u8,
     dispatch_ptr: Option<usize>,
     kernargs: Option<usize>,
     /// Whether the argument block's address is in the tail.
@@ -146,6 +179,17 @@ pub struct Program<'p> {
     max_group: u32,
     /// Where the code object's image is, if that is known at launch only.
     code: Option<Var>,
+    /// The same for scratch memory.
+    scratch_vars: Option<ScratchVars>,
+}
+
+/// An address of up to 48 bits, counted in 256 bytes, in two words.
+fn units(of: Var) -> Formula {
+    Formula {
+        shr: 8,
+        fit: Fit::aligned(ADDRESS_BITS, 8),
+        ..Formula::whole(of)
+    }
 }
 
 /// Checks that arguments and hidden arguments are inside the kernel's block; returns its bytes.
@@ -194,6 +238,29 @@ impl<'p> Program<'p> {
     pub const fn based_on(mut self, code: Var) -> Self {
         self.code = Some(code);
         self
+    }
+
+    /// The same for scratch memory that is known at launch only: COMPUTE_TMPRING_SIZE, and for each XCC the address of its
+    /// part, a multiple of 256. What the program was prepared with is of no account but for the bytes of a lane.
+    ///
+    /// # Errors
+    /// [`ProgramError::ScratchParts`].
+    pub fn with_scratch_at(
+        mut self,
+        tmpring_size: Var,
+        parts: &[Var],
+    ) -> Result<Self, ProgramError> {
+        let (need, have) = (self.places.xcc_count, parts.len());
+        let mut all = [tmpring_size; MAX_XCCS];
+        match all.get_mut(..have) {
+            Some(to) if have == usize::from(need) => to.copy_from_slice(parts),
+            _ => return Err(ProgramError::ScratchParts { need, have }),
+        }
+        self.scratch_vars = Some(ScratchVars {
+            tmpring_size,
+            parts: all,
+        });
+        Ok(self)
     }
 
     /// The kernel.
@@ -265,7 +332,7 @@ impl<'p> Program<'p> {
         if self.packet_at.is_some() || !self.hidden.is_empty() {
             self.beside_arguments(c, launch, first, address)?;
         }
-        if address.imm().is_none() || self.code.is_some() {
+        if address.imm().is_none() || self.code.is_some() || self.scratch_vars.is_some() {
             self.relocate(c, first, address)?;
         }
         Ok(())
@@ -289,16 +356,27 @@ impl<'p> Program<'p> {
         }
         if let Some(code) = self.code {
             let entry = Value::from(code) + self.kernel.entry;
-            // Bits 39:8, and 47:40.
-            for (word, shr) in [(0, 8), (1, 40)] {
-                let part = Formula {
-                    shr,
-                    mask: u32::MAX.into(),
-                    store: Store::W32,
+            c.set_formula(first + self.places.pgm, entry, &units(code))
+                .operand(Operand::Program)?;
+        }
+        if let Some(scratch) = &self.scratch_vars {
+            let size = scratch.tmpring_size.into();
+            c.set_value(first + self.places.tmpring, size, Fit::bits(32))
+                .operand(Operand::Program)?;
+            let xccs = self.places.xccs.iter().zip(&scratch.parts);
+            for (place, &part) in xccs.take(self.places.xcc_count.into()) {
+                c.set_formula(first + place.base, part.into(), &units(part))
+                    .operand(Operand::Program)?;
+                let Some(at) = place.descriptor else { continue };
+                // The address of what it was prepared with is behind the other bits of the second word.
+                let word = self.head.get(at + 1).copied().unwrap_or_default();
+                let others = u64::from(word) << 32 & !((1 << ADDRESS_BITS) - 1);
+                let descriptor = Formula {
+                    base: others,
                     fit: Fit::aligned(ADDRESS_BITS, 8),
-                    ..Formula::whole(code)
+                    ..Formula::whole(part)
                 };
-                c.set_formula(first + self.places.pgm + word, entry, &part)
+                c.set_formula(first + at, part.into(), &descriptor)
                     .operand(Operand::Program)?;
             }
         }

@@ -13,7 +13,8 @@ use super::launch::Plan;
 use super::sync::Release;
 use super::{Cause, Stopped};
 use crate::engine::{Host, Parts};
-use crate::exec::Kernel;
+use crate::exec::{Kernel, ScratchMemory};
+use crate::vm::{AddressSpace, Need};
 
 /// Launches in flight; a further one waits.
 const LAUNCHES: usize = 8;
@@ -111,8 +112,11 @@ impl Launch {
             caches,
             executor,
         } = host.parts();
-        let mut memory = caches.view(xcc, vm);
         let known = self.kernels.iter().position(|(of, _)| *of == edges);
+        if let (None, Some(scratch)) = (known, &self.plan.dispatch.scratch) {
+            mapped(vm, scratch)?;
+        }
+        let mut memory = caches.view(xcc, vm);
         let index = match known {
             Some(index) => index,
             None => {
@@ -143,6 +147,16 @@ impl Launch {
         }
         Ok(())
     }
+}
+
+/// Whether scratch memory is there, at its ends.
+fn mapped(vm: &dyn AddressSpace, scratch: &ScratchMemory) -> Result<(), Cause> {
+    let bytes = scratch.wave_bytes.saturating_mul(scratch.waves.into());
+    let last = scratch.base.saturating_add(bytes.saturating_sub(1));
+    for address in [scratch.base, last] {
+        vm.translate(address, 1, Need::Write)?;
+    }
+    Ok(())
 }
 
 struct Waiting {

@@ -5,8 +5,8 @@ use hcq_nostd::record::{Command, Recorder};
 use hcq_nostd::value::{Fit, Value};
 
 use super::{
-    Places, Program, ProgramError, READ_ALIGN, TAIL_WORDS, TEMPLATE_WORDS, USER_DATA,
-    arguments_end, check_scratch,
+    MAX_XCCS, Places, Program, ProgramError, READ_ALIGN, TAIL_WORDS, TEMPLATE_WORDS, USER_DATA,
+    XccPlaces, arguments_end, check_scratch,
 };
 use crate::aql::PACKET_BYTES;
 use crate::device::{ADDRESS_BITS, Device};
@@ -79,6 +79,9 @@ impl<'p> Program<'p> {
         let mut places = Places {
             pgm: 0,
             rsrc2: 0,
+            tmpring: 0,
+            xccs: [XccPlaces::default(); MAX_XCCS],
+            xcc_count: device.xccs(),
             dispatch_ptr: None,
             kernargs: None,
             kernargs_in_tail: false,
@@ -92,18 +95,15 @@ impl<'p> Program<'p> {
             let [rsrc1, rsrc2, rsrc3] = kernel.rsrc;
             places.rsrc2 = sh(c, registers.pgm_rsrc1, &[rsrc1, rsrc2])? + 1;
             sh(c, registers.pgm_rsrc3, &[rsrc3])?;
-            sh(c, registers.tmpring_size, &[scratch.tmpring_size()])?;
+            places.tmpring = sh(c, registers.tmpring_size, &[scratch.tmpring_size()])?;
             let one = device.xccs() == 1;
-            for xcc in 0..device.xccs() {
+            for (xcc, place) in (0..device.xccs()).zip(&mut places.xccs) {
                 let base = base + part * u64::from(xcc);
-                let own = |c: &mut Command<'_, '_>| {
-                    sh(c, registers.dispatch_scratch_base_lo, &split(base >> 8))?;
+                let mut own = |c: &mut Command<'_, '_>| {
+                    place.base = sh(c, registers.dispatch_scratch_base_lo, &split(base >> 8))?;
                     if buffer && !one {
-                        sh(
-                            c,
-                            registers.user_data_0,
-                            &wave_descriptor(chip, base, wave32),
-                        )?;
+                        let descriptor = wave_descriptor(chip, base, wave32);
+                        place.descriptor = Some(sh(c, registers.user_data_0, &descriptor)?);
                     }
                     Ok(())
                 };
@@ -123,7 +123,10 @@ impl<'p> Program<'p> {
                     *to = *from;
                 }
                 let all = all.get(..first_user + user).unwrap_or_default();
-                sh(c, registers.user_data_0, all)? + first_user
+                let at = sh(c, registers.user_data_0, all)?;
+                let [place, ..] = &mut places.xccs;
+                place.descriptor = Some(at);
+                at + first_user
             } else if user > 0 {
                 sh(c, registers.user_data_0 + first_user as u32, user_data)?
             } else {
@@ -159,7 +162,7 @@ impl<'p> Program<'p> {
             kernel: *kernel,
             arguments: PreparedArguments::new(arguments.layout),
             hidden: arguments.hidden,
-            apertures: Apertures::default(),
+            apertures: Apertures::NONE,
             scratch: *scratch,
             head,
             head_len,
@@ -170,6 +173,7 @@ impl<'p> Program<'p> {
             lds: chip.lds,
             max_group: kernel.max_group.clamp(1, MAX_GROUP),
             code: None,
+            scratch_vars: None,
         })
     }
 }

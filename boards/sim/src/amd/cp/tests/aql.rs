@@ -151,7 +151,7 @@ fn memory_of_a_launch_comes_from_packet_and_queue() {
     descriptor(&rig, KERNARG_PTR, 0x85);
     rig.words(DESCRIPTOR, &[1000, 16]);
     rig.memory.put(QUEUE + 140, 2 << 12 | 0x40);
-    rig.memory.put64(QUEUE + 160, 0x7D00_0000_0000);
+    rig.memory.put64(QUEUE + 160, SCRATCH);
     rig.memory.put64(QUEUE + 168, 0x10_0000);
     let mut words = kernel(0, [64, 1, 1], [512, 1, 1], 0);
     words[6] = 32;
@@ -163,7 +163,7 @@ fn memory_of_a_launch_comes_from_packet_and_queue() {
         let scratch = dispatch.scratch.unwrap();
         assert_eq!(
             scratch.base,
-            0x7D00_0000_0000 + 0x10_0000 * u64::from(dispatch.xcc.0)
+            SCRATCH + 0x10_0000 * u64::from(dispatch.xcc.0)
         );
         assert_eq!((scratch.wave_bytes, scratch.waves), (2048, 0x40));
     }

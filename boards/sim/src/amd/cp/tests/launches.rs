@@ -193,7 +193,7 @@ fn scratch_comes_from_the_ring_and_the_base() {
         rig.submit(&words);
         rig
     };
-    let base = 0x7D12_3456_0000;
+    let base = SCRATCH + 0x12_3456_0000;
     for (target, wave_bytes, waves) in [
         ("gfx942", 8 << 10, 0xC0),
         ("gfx1100", 2 << 10, 6 * 0xC0),
@@ -215,6 +215,11 @@ fn scratch_comes_from_the_ring_and_the_base() {
     let mut rig = run("gfx942", 0x88, 8 << 12 | 0xC0, base);
     rig.finish();
     assert_eq!(rig.log()[0].0.scratch, None);
+    // Memory that is not there, of which the last wave's is the last.
+    for base in [0x7E00_0000_0000, SCRATCH - 0x1000, DATA] {
+        let text = run("gfx942", 0x89, 8 << 12 | 0xC0, base).fault();
+        assert!(text.contains("NotPresent"), "{text}");
+    }
     for (tmpring, base) in [(8 << 12, base), (0xC0, base), (8 << 12 | 0xC0, 0)] {
         let text = run("gfx942", 0x89, tmpring, base).fault();
         assert!(

@@ -100,7 +100,7 @@ fn each_xcc_has_its_own_registers() {
     words.extend(set_sh(0x2E13, &[0x89]));
     words.extend(set_sh(0x2E18, &[1 << 12 | 4]));
     for xcc in 0..8u64 {
-        let base = 0x7D00_0000_0000 + 0x1_0000 * xcc;
+        let base = SCRATCH + 0x1_0000 * xcc;
         let registers = set_sh(0x2E10, &[lo(base >> 8), hi(base >> 8)]);
         words.extend(only(1 << xcc, &registers));
     }
@@ -108,7 +108,7 @@ fn each_xcc_has_its_own_registers() {
     let log = run(4, &words).log();
     assert_eq!(log.len(), 8);
     for (dispatch, _) in log {
-        let base = 0x7D00_0000_0000 + 0x1_0000 * u64::from(dispatch.xcc.0);
+        let base = SCRATCH + 0x1_0000 * u64::from(dispatch.xcc.0);
         assert_eq!(dispatch.scratch.unwrap().base, base);
     }
 }
