@@ -235,7 +235,7 @@ pub(crate) struct Stored {
     pub(crate) own: Option<Var>,
 }
 
-/// Variables that a stored program's places are.
+/// A launch that is stored: the variables that its program's places are, and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relocation<'a> {
     /// The image of its code object ([`Code::base`]), or the function's entry.
@@ -244,6 +244,9 @@ pub(crate) struct Relocation<'a> {
     pub(crate) private: &'a [Var],
     /// What the device has for itself.
     pub(crate) own: Option<Var>,
+    /// What is launched: the program, or what it is for arguments that are images ([`Images::prepared`]).
+    pub(crate) launched: &'a Prepared,
+    pub(crate) args: &'a [Arg<'a>],
 }
 
 impl Descriptors<'_> {

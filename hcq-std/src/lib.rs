@@ -171,9 +171,9 @@
 //! # Not supported
 //!
 //! - Images as arguments on other GPUs than Adreno's and on the CPU; images that are tiled, compressed, sRGB, of one or three
-//!   dimensions, or have smaller copies of themselves (mipmaps). Stored graphs of kernels that take images.
-//! - Images of graphs on Adreno GPUs, and of kernels with private memory on AMD GPUs. Images of several devices whose
-//!   copies go through the host, where the devices see the host's memory at different addresses.
+//!   dimensions, or have smaller copies of themselves (mipmaps).
+//! - Stored graphs of several devices whose copies go through the host, where the devices see the host's memory at different
+//!   addresses; of launches that are given an image's descriptor as bytes.
 //! - NVIDIA: several launches of one queue at once: each waits for the ones before it.
 //! - NVIDIA: what [`hcq_nv`] lists, GPUs in parts (MIG), confidential computing.
 //! - Adreno: what [`hcq_qcom`] lists.

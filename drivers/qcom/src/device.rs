@@ -1,6 +1,6 @@
 //! One GPU as a process uses it, and the private memory of its programs.
 
-use hcq_nostd::value::{Field, Fit, Misfit};
+use hcq_nostd::value::{Field, Fit, Misfit, Value, Var};
 
 use crate::chips::Chip;
 
@@ -11,9 +11,13 @@ pub(crate) const ADDRESS_BITS: u8 = 49;
 #[derive(Clone, Copy, Debug)]
 pub struct Device {
     chip: &'static Chip,
-    scrap: u64,
-    border_colors: u64,
+    scrap: Value,
+    border_colors: Value,
 }
+
+/// The word that cache flushes write, and the table of border colours.
+pub(crate) const SCRAP_FIT: Fit = Fit::aligned(ADDRESS_BITS, 2);
+pub(crate) const BORDER_COLORS_FIT: Fit = Fit::aligned(ADDRESS_BITS, 7);
 
 impl Device {
     /// A GPU with two places that it can reach: a word at `scrap` that it writes at the end of cache flushes and nobody
@@ -22,13 +26,23 @@ impl Device {
     /// # Errors
     /// [`Misfit`] for a word that is not at a 4-byte boundary, or a table that is not at a 128-byte boundary, below 2^49.
     pub fn new(chip: &'static Chip, scrap: u64, border_colors: u64) -> Result<Self, Misfit> {
-        Fit::aligned(ADDRESS_BITS, 2).check(scrap)?;
-        Fit::aligned(ADDRESS_BITS, 7).check(border_colors)?;
+        SCRAP_FIT.check(scrap)?;
+        BORDER_COLORS_FIT.check(border_colors)?;
         Ok(Self {
             chip,
-            scrap,
-            border_colors,
+            scrap: scrap.into(),
+            border_colors: border_colors.into(),
         })
+    }
+
+    /// The same GPU for words that run where the two places are known at launch only: this far behind a variable. They are
+    /// checked then.
+    pub fn based_on(self, own: Var, scrap_at: u64, border_colors_at: u64) -> Self {
+        Self {
+            scrap: Value::from(own) + scrap_at,
+            border_colors: Value::from(own) + border_colors_at,
+            ..self
+        }
     }
 
     /// The chip.
@@ -37,12 +51,12 @@ impl Device {
     }
 
     /// Device address of the word that cache flushes write.
-    pub const fn scrap(&self) -> u64 {
+    pub const fn scrap(&self) -> Value {
         self.scrap
     }
 
     /// Device address of the table of border colours.
-    pub const fn border_colors(&self) -> u64 {
+    pub const fn border_colors(&self) -> Value {
         self.border_colors
     }
 }

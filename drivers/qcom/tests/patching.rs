@@ -22,16 +22,29 @@ struct Op {
     scale: u64,
 }
 
-/// How operands become values: as they are, or as variables with these values, declared in this order.
+/// How operands become values: as they are, or as variables with these values, declared in this order; and whether code,
+/// argument blocks, private memory and what the device has for itself are variables as well.
 enum Give<'a> {
     Now,
-    Later(&'a mut Vec<(Var, u64)>),
+    Later(&'a mut Vec<(Var, u64)>, bool),
 }
 
 impl Give<'_> {
+    /// A variable for a place, if places are variables.
+    fn place(&mut self, at: u64, list: &mut PatchList<'_>) -> Option<Var> {
+        match self {
+            Give::Later(values, true) => {
+                let var: Var = list.var().expect("few");
+                values.push((var, at));
+                Some(var)
+            }
+            _ => None,
+        }
+    }
+
     fn value(&mut self, op: Op, list: &mut PatchList<'_>) -> Value {
         match self {
-            Give::Later(values) if op.variable => {
+            Give::Later(values, _) if op.variable => {
                 let var: Var = list.var().expect("few");
                 values.push((var, op.value / op.scale));
                 Value::from(var) * op.scale + op.value % op.scale
@@ -105,9 +118,20 @@ const BLOCK: usize = 4096;
 const BLOCKS: usize = 6;
 const BASE: u64 = 0x5_1234_5000;
 const WORDS: usize = 2048;
+/// Where instructions, private memory and what the device has for itself are.
+const CODE: u64 = 0x5_2000_0000;
+const PRIVATE: u64 = 0x5_4000_0000;
+const OWN: u64 = 0x1_5000_1000;
+const SCRAP_AT: u64 = 0x40;
+const BORDERS_AT: u64 = 0x2000;
 
 /// A program of either style, with a constant, numbers, images and a texture in two registers.
-fn with_program<R>(device: &Device, open_cl: bool, run: impl FnOnce(&Program<'_>) -> R) -> R {
+fn with_program<R>(
+    device: &Device,
+    open_cl: bool,
+    code: u64,
+    run: impl FnOnce(Program<'_>) -> R,
+) -> R {
     let image = Image::new(Format::Rgba16Float, 100, 7).expect("an image");
     let params = [
         (Param::Buffer, 64),
@@ -140,7 +164,7 @@ fn with_program<R>(device: &Device, open_cl: bool, run: impl FnOnce(&Program<'_>
                 local_id: 4,
             }
         },
-        code: 0x5_2000_0000,
+        code: code + 0x180,
         code_bytes: 0x1000,
         first_instruction: 0,
         full_registers: 4,
@@ -151,9 +175,9 @@ fn with_program<R>(device: &Device, open_cl: bool, run: impl FnOnce(&Program<'_>
         private_bytes: 100,
         shared_bytes: 64,
     };
-    let private = PrivateMemory::new(0x5_4000_0000, 1 << 32).expect("memory");
+    let private = PrivateMemory::new(PRIVATE, 1 << 32).expect("memory");
     let arguments = arguments.expect("a layout");
-    run(&Program::new(device, &kernel, &arguments, &private).expect("a program"))
+    run(Program::new(device, &kernel, &arguments, &private).expect("a program"))
 }
 
 /// Words, then argument blocks, as bytes.
@@ -210,11 +234,20 @@ fn exec(
         Arg::Buffer(b),
         Arg::Buffer(c),
     ];
-    with_program(device, open_cl, |program| {
+    let places = [CODE, PRIVATE, BASE].map(|at| give.place(at, list));
+    let (code, places) = match places {
+        [Some(code), Some(private), Some(block)] => (0, Some((code, private, block))),
+        _ => (CODE, None),
+    };
+    with_program(device, open_cl, code, |mut program| {
         assert!(program.kernargs_size() <= BLOCK);
-        let kernargs = Block::new(blocks, RegionId(1), number * BLOCK, BLOCK).expect("inside");
+        let mut kernargs = Block::new(blocks, RegionId(1), number * BLOCK, BLOCK).expect("inside");
+        if let Some((code, private, block)) = places {
+            program = program.based_on(code).with_private_at(private);
+            kernargs = kernargs.based_on(block);
+        }
         q.exec(Launch {
-            program,
+            program: &program,
             args: &args,
             kernargs,
             groups,
@@ -259,7 +292,12 @@ fn record<'m>(
     words: &'m mut [u32],
 ) -> Recorder<'m> {
     let chip = Chip::named(["618", "630", "660"][chip]).expect("known");
-    let device = Device::new(chip, 0x5_0000_1000, 0x5_0000_3000).expect("a device");
+    let device = Device::new(chip, OWN + SCRAP_AT, OWN + BORDERS_AT).expect("a device");
+    let mut list = list;
+    let device = match give.place(OWN, &mut list) {
+        Some(own) => device.based_on(own, SCRAP_AT, BORDERS_AT),
+        None => device,
+    };
     let mut blocks = Region::from_words(&mut memory.blocks, BASE);
     let mut next = 0;
     let mut q = AdrenoCompute::new(&device, words, list);
@@ -316,6 +354,7 @@ proptest! {
     fn patching_equals_recording_afresh(
         chip in 0usize..3,
         commands in proptest::collection::vec(command(), 1..12),
+        anywhere in any::<bool>(),
     ) {
         let mut fresh = Memory::new();
         let mut words = vec![0; WORDS];
@@ -333,10 +372,10 @@ proptest! {
         prop_assert!(without == fresh, "a refused command: {:?}", without.first_difference(&fresh));
 
         let mut patched = Memory::new();
-        let (mut sites, mut derived, mut words) = (vec![Site::EMPTY; 512], vec![Derived::EMPTY; 96], vec![0; WORDS]);
+        let (mut sites, mut derived, mut words) = (vec![Site::EMPTY; 1024], vec![Derived::EMPTY; 96], vec![0; WORDS]);
         let mut values = Vec::new();
         let list = PatchList::new(&mut sites, &mut derived);
-        let mut give = Give::Later(&mut values);
+        let mut give = Give::Later(&mut values, anywhere);
         let recorder = record(chip, &commands, &mut give, &mut patched, list, &mut words);
         let (patched_len, mut list) = recorder.finish();
         prop_assert_eq!(patched_len, len);

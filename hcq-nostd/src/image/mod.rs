@@ -89,8 +89,8 @@ pub enum VariableKind {
         /// The code object's number.
         code: u32,
     },
-    /// A number of the private memory that the kernel of this variable's name finds when a queue runs it: where it is, how
-    /// large it is. Whoever replays the image sees to that memory first, also where no word depends on the number.
+    /// A number that a queue has for the kernel of this variable's name: where its private memory is, how large that is. Whoever
+    /// replays the image sees to that memory first, also where no word depends on the number.
     Private {
         /// The code object's number.
         code: u32,

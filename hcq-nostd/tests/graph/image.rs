@@ -49,7 +49,7 @@ impl Parts {
                 part: 7,
             },
             (5, _) if of_places => VariableKind::Own { device: 0 },
-            _ if v % 2 == 0 => VariableKind::Buffer { buffer: v / 2 },
+            _ if v.is_multiple_of(2) => VariableKind::Buffer { buffer: v / 2 },
             _ => VariableKind::Count,
         };
         let variables: Vec<Variable<'_>> = (0..scene.variables)

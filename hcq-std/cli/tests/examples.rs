@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Job, needs_cc, readme_knows};
+use common::{Job, bytes, needs_cc, readme_knows};
 use serde_json::Value;
 
 /// A copy of an example, so that its outputs land elsewhere.
@@ -238,6 +238,65 @@ fn images_of_code_objects() {
     ] {
         through_an_image(&gpu(), device, &outputs, 0.0);
     }
+    for generation in ["ampere", "ada", "hopper", "blackwell"] {
+        let device = format!("sim:nv-{generation}");
+        through_an_image(&gpu_by("job-nv.toml"), &device, &outputs, 0.0);
+    }
+    for chip in ["a630", "a650", "a660"] {
+        let device = format!("sim:qcom-{chip}");
+        through_an_image(&gpu_by("job-qcom.toml"), &device, &outputs, 0.0);
+    }
+}
+
+/// A kernel that keeps what it reads in private memory: each of 512 work-items reads as many elements, adds some of them
+/// up, and each group adds up what its items have.
+fn with_private_memory(file: &str, elements: usize, count: &str, each: f32) -> Job {
+    let objects = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/objects");
+    let path = objects.canonicalize().unwrap().join(file);
+    let job = Job::new(&format!(
+        "[programs.p]\npath = \"{}\"\n\
+         [buffers.data]\nfile = \"data.npy\"\n\
+         [buffers.out]\ndtype = \"f32\"\nshape = [2]\n\
+         [[tasks]]\nprogram = \"p\"\nkernel = \"reduce\"\n\
+         args = [\"out\", \"data\", {{ i32 = 2 }}{count}]\ngroups = [2]\nlocal = [256]\n\
+         [[outputs]]\nbuffer = \"out\"\nfile = \"out.npy\"\n",
+        path.display()
+    ));
+    let data: Vec<f32> = (0..512 * elements).map(|i| (i % 8) as f32).collect();
+    job.npy(
+        "data.npy",
+        "<f4",
+        &format!("({},)", data.len()),
+        &bytes(&data),
+    );
+    job.npy("wanted.npy", "<f4", "(2,)", &bytes(&[256.0 * each; 2]));
+    job
+}
+
+#[test]
+fn images_of_kernels_with_private_memory() {
+    let outputs = [("out", "wanted.npy")];
+    for device in [
+        "sim:amd-gfx1100",
+        "sim:amd-gfx1100,aql",
+        "sim:amd-gfx942",
+        "sim:amd-gfx942,aql",
+    ] {
+        let job = with_private_memory("reduce-{target}.co", 8, "", 2.0 + 5.0);
+        through_an_image(&job, device, &outputs, 0.0);
+    }
+    for generation in ["ampere", "hopper"] {
+        let device = format!("sim:nv-{generation}");
+        let job = with_private_memory("reduce-{target}.cubin", 128, ", { u32 = 128 }", 2.0);
+        through_an_image(&job, &device, &outputs, 0.0);
+        // The image says what it asks of the machine that it runs on.
+        let looked = job.hcq(&["inspect", job.path("job.hcqg").to_str().unwrap()]);
+        assert!(
+            looked.stdout.contains("number 0 that queue"),
+            "{}",
+            looked.stdout
+        );
+    }
 }
 
 #[test]
@@ -287,4 +346,20 @@ fn images_for_other_devices_are_refused() {
     }
     let run = job.hcq(&["run", file, "--out", "x"]);
     assert_eq!(run.code, 2, "{}", run.stderr);
+    // Another chip of the same kind, and another kind.
+    let of_others = [
+        ("job-nv.toml", "sim:nv-ampere", "sim:nv-hopper", "sm_86"),
+        ("job-qcom.toml", "sim:qcom-a630", "sim:qcom-a650", "a630"),
+        ("job-qcom.toml", "sim:qcom-a630", "sim:nv-ada", "a630"),
+    ];
+    for (name, built_on, other, chip) in of_others {
+        let job = gpu_by(name);
+        let (image, file) = (job.path("job.hcqg"), job.path("job.toml"));
+        let (image, file) = (image.to_str().unwrap(), file.to_str().unwrap());
+        let built = job.hcq(&["build", file, "-o", image, "--device", built_on]);
+        assert_eq!(built.code, 0, "{}", built.stderr);
+        let run = job.hcq(&["run", image, "--device", other]);
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        assert!(run.stderr.contains(chip), "{}", run.stderr);
+    }
 }

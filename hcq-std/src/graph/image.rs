@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hcq_nostd::image::{self, Buffer, Code, Contents, Role, Target, Variable, VariableKind};
-use hcq_nostd::value::Var;
+use hcq_nostd::value::{Value, Var};
 use zerocopy::IntoBytes;
 
 use super::GraphOptions;
 use super::builder::{GraphBuilder, What};
-use super::memory::Recipe;
+use super::memory::{Recipe, argument};
 use super::operands::{GraphSpan, Number, Param};
 use super::plan::GraphPlan;
 use crate::Error;
@@ -157,6 +157,7 @@ impl GraphBuilder {
         let bases: Vec<Var> = (0..=count(self.bases.len())?)
             .map(|n| Var::new(own + n))
             .collect();
+        let addresses: Vec<Value> = bases.iter().map(|&b| b.into()).collect();
         let mut places = Places {
             first: own + count(bases.len())?,
             all: Vec::new(),
@@ -173,18 +174,15 @@ impl GraphBuilder {
         let queues = plan.queues_of(self.drafts.len());
         for (draft, queue) in self.drafts.iter().zip(queues) {
             let What::Exec {
-                kernel, program, ..
+                kernel,
+                program,
+                args,
+                ..
             } = &draft.what
             else {
                 programs.push(None);
                 continue;
             };
-            if !Arc::ptr_eq(program, &kernel.kernel.program) {
-                return Err(Error::Program {
-                    what: format!("kernel {}", kernel.name()),
-                    reason: "launches with images cannot be stored".into(),
-                });
-            }
             let heap = &kernel.kernel.heap;
             let device = self.devices.iter().position(|d| Arc::ptr_eq(&d.heap, heap));
             let device = device.ok_or(Error::OtherDevice { what: "kernel" })?;
@@ -215,12 +213,15 @@ impl GraphBuilder {
                 let kind = VariableKind::Private { code, queue, part };
                 private.push(places.var(kind, kernel.name())?);
             }
+            let args: Vec<_> = args.iter().map(|a| argument(&addresses, a)).collect();
             let program = backend.relocatable(
                 own,
                 Relocation {
                     code: var,
                     private: &private,
                     own: of_devices.get(device).copied().flatten(),
+                    launched: program,
+                    args: &args,
                 },
             )?;
             programs.push(Some(program.ok_or_else(|| Error::Program {

@@ -423,7 +423,7 @@ fn wake(device: &Arc<Inner>, id: QueueId, spare: u64) -> Result<Box<[u32]>, Erro
     Ok(words.get(..n).unwrap_or_default().into())
 }
 
-fn argument<'a>(addresses: &[Value], arg: &'a OwnedArg) -> Arg<'a> {
+pub(super) fn argument<'a>(addresses: &[Value], arg: &'a OwnedArg) -> Arg<'a> {
     match arg {
         OwnedArg::Bytes { base, offset } => {
             let address = addresses.get(*base as usize);

@@ -28,6 +28,7 @@ use hcq_nostd::patch::PatchList;
 use hcq_nostd::queue::{SignalAt, WriteWidth};
 use hcq_nostd::record::{Block as Beside, RecordError};
 use hcq_nostd::signal::Width;
+use hcq_nostd::value::Var;
 use hcq_qcom::chips::{Chip, ChipId, MAX_GROUP};
 use hcq_qcom::device::Device;
 use hcq_qcom::image::BorderColor;
@@ -39,8 +40,8 @@ use self::memory::Table;
 use self::port::{PortWords, QcomPort, WAKE_UP};
 use self::program::{Target, own};
 use crate::backend::{
-    AllocateCode, Backend, Code, Command, Images, Memory, Port, Prepared, Purpose, QueueId,
-    QueueKind,
+    AllocateCode, Backend, Code, Command, Descriptors, Images, Memory, Port, Prepared, Purpose,
+    QueueId, QueueKind, Relocation,
 };
 use crate::heap::lock;
 use crate::info::DeviceInfo;
@@ -56,6 +57,8 @@ const LOOK_NS: u64 = 1_000_000;
 /// Bytes of the page that the device keeps for itself: the word that cache flushes write, what queues are tried with, and
 /// border colours.
 const OWN_BYTES: usize = 4096;
+/// What images call the address of private memory.
+const PRIVATE: u16 = 0;
 const PROBE_AT: usize = 64;
 const BORDERS_AT: usize = 1024;
 
@@ -141,6 +144,11 @@ impl Places {
         Device::new(chip, base, base + BORDERS_AT as u64)
             .map_err(|_| Error::Internal("a page is not where a GPU can have one"))
     }
+}
+
+/// The same GPU for words that are stored, whose page of its own is where this variable says.
+fn at_variable(device: &Device, own: Var) -> Device {
+    device.based_on(own, 0, BORDERS_AT as u64)
 }
 
 /// The words that a port adds to those it is given.
@@ -365,6 +373,35 @@ impl Backend for Qcom {
         Ok(Box::new(loaded))
     }
 
+    fn relocatable(
+        &self,
+        program: &Prepared,
+        places: Relocation<'_>,
+    ) -> Result<Option<Prepared>, Error> {
+        let program = own(program).map_err(Error::record("exec"))?;
+        let ([private], Some(own)) = (places.private, places.own) else {
+            return Err(Error::Internal("a stored program without its variables"));
+        };
+        let device = at_variable(&self.device, own);
+        let stored = (places.code, *private);
+        let relocatable = program.relocatable(device, stored, places.launched, places.args)?;
+        Ok(Some(relocatable))
+    }
+
+    fn private_parts(&self, _program: &Prepared) -> Vec<u16> {
+        // Every dispatch names some, for the hardware's stack.
+        vec![PRIVATE]
+    }
+
+    fn private_part(&self, program: &Prepared, _queue: QueueId, part: u16) -> Option<u64> {
+        let address = own(program).ok()?.private();
+        (part == PRIVATE).then_some(address)
+    }
+
+    fn own_address(&self) -> Option<u64> {
+        self.device.scrap().imm()
+    }
+
     fn kernargs(
         &self,
         program: &Prepared,
@@ -391,6 +428,24 @@ impl Backend for Qcom {
         match queue.kind {
             QueueKind::Compute => encode::compute(&self.device, command, beside, words, list),
             QueueKind::Copy => encode::copy(command, words, list),
+        }
+    }
+
+    fn encode_behind<'w>(
+        &self,
+        queue: QueueId,
+        command: &Command<'_>,
+        beside: Option<Beside<'_, '_>>,
+        descriptors: Descriptors<'_>,
+        words: &'w mut [u32],
+        list: PatchList<'w>,
+    ) -> Result<(usize, PatchList<'w>), RecordError> {
+        match (queue.kind, descriptors.stored.and_then(|stored| stored.own)) {
+            (QueueKind::Compute, Some(own)) => {
+                let device = at_variable(&self.device, own);
+                encode::compute(&device, command, beside, words, list)
+            }
+            _ => self.encode(queue, command, beside, words, list),
         }
     }
 

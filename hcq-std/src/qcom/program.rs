@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use hcq_nostd::args::{Arg, ArgKind, ArgSlot};
 use hcq_nostd::queue::Program as _;
 use hcq_nostd::record::{Operand, RecordError};
+use hcq_nostd::value::Var;
 use hcq_qcom::chips::Chip;
 use hcq_qcom::container::{ArgumentKind, Container};
 use hcq_qcom::device::{Device, PrivateMemory, PrivateNeed};
@@ -98,6 +99,7 @@ enum Form {
 
 /// Programs in device memory.
 pub(super) struct Loaded {
+    bytes: Box<[u8]>,
     target: Arc<Target>,
     form: Arc<Form>,
     names: Vec<String>,
@@ -158,6 +160,7 @@ impl Loaded {
         }
         let base = memory.address();
         Ok(Self {
+            bytes: bytes.into(),
             target: Arc::clone(target),
             form: Arc::new(form),
             names: parts.into_iter().map(|(name, _)| name).collect(),
@@ -194,7 +197,9 @@ impl Loaded {
         let private = self.target.private(&what, kernel.private_bytes)?;
         let program = QcomProgram {
             what,
-            target: Arc::clone(&self.target),
+            device: self.target.device,
+            stored: None,
+            base: self.memory.address(),
             form: Arc::clone(&self.form),
             symbol: symbol.to_owned(),
             index,
@@ -221,6 +226,14 @@ impl Loaded {
 impl Code for Loaded {
     fn kernels(&self) -> &[String] {
         &self.names
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn base(&self) -> u64 {
+        self.memory.address()
     }
 
     fn kernel(&self, symbol: &str) -> Result<Option<Found>, Error> {
@@ -264,7 +277,11 @@ struct VariantRoom {
 /// A kernel of a program.
 pub(super) struct QcomProgram {
     what: String,
-    target: Arc<Target>,
+    device: Device,
+    /// Variables for its instructions and its private memory, if they are known at launch only.
+    stored: Option<(Var, Var)>,
+    /// What its instructions' address counts from when it is stored.
+    base: u64,
     form: Arc<Form>,
     symbol: String,
     index: usize,
@@ -301,6 +318,60 @@ pub(super) fn own(program: &Prepared) -> Result<&QcomProgram, RecordError> {
 }
 
 impl QcomProgram {
+    /// The address of its private memory.
+    pub(super) fn private(&self) -> u64 {
+        self.private.address()
+    }
+
+    /// The same for a device, instructions and private memory that are known at launch only: for what is launched, which may be
+    /// packets for images.
+    pub(super) fn relocatable(
+        &self,
+        device: Device,
+        (code, private): (Var, Var),
+        launched: &Prepared,
+        args: &[Arg<'_>],
+    ) -> Result<Prepared, Error> {
+        let for_images = launched.downcast_ref::<Way>();
+        let params = match for_images {
+            Some(way) => way.params.to_vec(),
+            None => self.params(args).map_err(Error::record("exec"))?,
+        };
+        let whole = |param: &Param| matches!(param, Param::Texture(None) | Param::Storage(None));
+        if let Some(index) = params.iter().position(whole) {
+            return Err(refused(
+                &self.what,
+                format!(
+                    "argument {index} is an image's descriptor, which has an address of this machine's; stored launches name \
+                     the image's buffer"
+                ),
+            ));
+        }
+        let relative = self.kernel.code.checked_sub(self.base);
+        let relative = relative.ok_or(Error::Internal("instructions before their program"))?;
+        let stored = Self {
+            what: self.what.clone(),
+            device,
+            stored: Some((code, private)),
+            base: 0,
+            form: Arc::clone(&self.form),
+            symbol: self.symbol.clone(),
+            index: self.index,
+            kernel: Kernel {
+                code: relative,
+                ..self.kernel
+            },
+            private: Arc::clone(&self.private),
+            ways: Mutex::default(),
+            _memory: Arc::clone(&self._memory),
+        };
+        let way = stored.prepare(&params)?;
+        Ok(match for_images {
+            Some(_) => way,
+            None => Arc::new(stored),
+        })
+    }
+
     /// Kinds of the arguments of a signature.
     fn params_of(&self, arguments: &[ArgInfo]) -> Result<Vec<Param>, Error> {
         let params = arguments
@@ -517,9 +588,13 @@ impl QcomProgram {
         let private = &self.private;
         let memory = PrivateMemory::new(private.address(), private.len() as u64);
         let memory = memory.map_err(|_| Error::Internal("private memory is misaligned"))?;
-        let program = Program::new(&self.target.device, &self.kernel, &arguments, &memory);
+        let program = Program::new(&self.device, &self.kernel, &arguments, &memory);
+        let mut program = program.map_err(|e| refused(&self.what, e))?;
+        if let Some((code, private)) = self.stored {
+            program = program.based_on(code).with_private_at(private);
+        }
         Ok(Way {
-            program: Box::new(program.map_err(|e| refused(&self.what, e))?),
+            program: Box::new(program),
             params: params.into(),
             _slots: slots,
             _images: image_slots,

@@ -1,8 +1,8 @@
 //! Graphs as images, launched on other machines than they were built on.
 
-use hcq_std::{Arg, BufferRole, Device, Error, GraphBuilder, GraphOptions, Grid, Replay};
+use hcq_std::{Arg, BufferRole, Device, Error, GraphBuilder, GraphOptions, Grid, Replay, sim};
 
-use crate::{N, kernels, open};
+use crate::{Kernels, N, kernels, open};
 
 /// What the graph makes of `x`, and then of `y`.
 fn model(x: &mut [u32], add: u32, groups: usize) -> Vec<u32> {
@@ -19,8 +19,7 @@ fn model(x: &mut [u32], add: u32, groups: usize) -> Vec<u32> {
 
 /// A graph of kernels, copies, a number and a grid's size, on the first device, with a copy to each of the others and back.
 /// Its first two launches follow each other directly.
-fn image(devices: &[Device]) -> Vec<u8> {
-    let kernels = kernels(&devices[0]);
+fn image(devices: &[Device], kernels: &Kernels) -> Vec<u8> {
     let data: Vec<u32> = (0..N as u32).collect();
     let x = devices[0].alloc_from(&data).expect("memory");
     let y = devices[0].alloc::<u32>(N).expect("memory");
@@ -64,8 +63,6 @@ fn image(devices: &[Device]) -> Vec<u8> {
 
 #[test]
 fn images_run_on_other_machines() {
-    let open_all =
-        |names: &[&str]| -> Vec<Device> { names.iter().map(|n| open(n, None)).collect() };
     for names in [
         &["sim:amd-gfx1100"][..],
         &["sim:amd-gfx1100,aql"],
@@ -75,54 +72,86 @@ fn images_run_on_other_machines() {
         &["sim:nv-ada"],
         &["sim:nv-hopper"],
         &["sim:nv-blackwell", "cpu"],
+        &["sim:qcom-a630"],
+        &["sim:qcom-a650", "cpu"],
+        &["sim:qcom-a660"],
         &["sim:amd-gfx1201", "cpu"],
         &["sim:amd-gfx1100", "sim:amd-gfx942,aql"],
     ] {
-        let image = image(&open_all(names));
-        let devices = open_all(names);
-        // Something is where the buffers were, so that they are elsewhere.
-        let elsewhere: Vec<_> = devices.iter().map(|d| d.alloc::<u64>(5000)).collect();
-        // Programs, queues and signals of the second one are where the first one's are not.
-        let mut replays = [(); 2].map(|()| {
-            // SAFETY: made by this test.
-            let replay = unsafe { Replay::from_bytes(&image, &devices) };
-            replay.unwrap_or_else(|e| panic!("{names:?}: {e}"))
-        });
-        for replay in &mut replays {
-            assert!(replay.launch().is_err(), "a number has no value");
-            replay.set("add", 11u32).expect("set");
-            assert!(replay.set("add", 11u64).is_err() && replay.set("x", 1u32).is_err());
-        }
-        let mut data: Vec<u32> = (0..N as u32).collect();
-        for (round, (add, groups)) in [(11, 1), (5, 4), (5, 4), (7, 2)].into_iter().enumerate() {
-            let wanted = model(&mut data, add, groups);
-            for (n, replay) in replays.iter_mut().enumerate() {
-                let what = format!("{names:?}, {n}, launch {round}");
-                replay.set("add", add).expect("set");
-                replay.set("groups", groups as u32).expect("set");
-                let done = replay.launch().and_then(|run| run.wait());
-                done.unwrap_or_else(|e| panic!("{what}: {e}"));
-                let y = replay.buffer::<u32>("y").expect("a buffer");
-                assert_eq!(y.to_vec().expect("read"), wanted, "{what}");
-                let x = replay.buffer::<u32>("x").expect("a buffer");
-                assert_eq!(x.to_vec().expect("read"), data, "{what}");
-            }
-            if round == 1 {
-                // Another input from here on.
-                data = (0..N as u32).map(|i| 1000 - i).collect();
-                for replay in &replays {
-                    let x = replay.buffer::<u32>("x").expect("a buffer");
-                    x.write(&data).expect("written");
-                }
-            }
-        }
-        drop(elsewhere);
+        run_elsewhere(names, kernels);
     }
+}
+
+/// The device of this name, opened a second time on its machine, so that what devices have for themselves is elsewhere, too;
+/// and the first one. Where it is dropped when all else is allocated, nothing is where its memory was.
+pub(crate) fn second(name: &str) -> (Option<Device>, Vec<Device>) {
+    let full = name.strip_prefix("sim:").expect("a simulated device");
+    let (family, _) = full.split_once('-').expect("a chip");
+    let name = match full.strip_suffix(",aql") {
+        Some(_) => format!("{family},aql"),
+        None => family.to_owned(),
+    };
+    let machine = full.trim_end_matches(",aql");
+    let system = sim::machine(machine).expect("a machine");
+    let first = open(&name, Some(&system));
+    (Some(first), vec![open(&name, Some(&system))])
+}
+
+/// Images of graphs with these kernels run on machines with these devices where everything is elsewhere, two at once.
+pub(crate) fn run_elsewhere(names: &[&str], kernels: fn(&Device) -> Kernels) {
+    let open_all = || -> Vec<Device> { names.iter().map(|n| open(n, None)).collect() };
+    let image = {
+        let devices = open_all();
+        image(&devices, &kernels(&devices[0]))
+    };
+    let (first, devices) = match names {
+        [name] => second(name),
+        _ => (None, open_all()),
+    };
+    // Something is where the buffers were, so that they are elsewhere.
+    let elsewhere: Vec<_> = devices.iter().map(|d| d.alloc::<u64>(5000)).collect();
+    // Programs, queues and signals of the second one are where the first one's are not.
+    let mut replays = [(); 2].map(|()| {
+        // SAFETY: made by this test.
+        let replay = unsafe { Replay::from_bytes(&image, &devices) };
+        replay.unwrap_or_else(|e| panic!("{names:?}: {e}"))
+    });
+    drop(first);
+    for replay in &mut replays {
+        assert!(replay.launch().is_err(), "a number has no value");
+        replay.set("add", 11u32).expect("set");
+        assert!(replay.set("add", 11u64).is_err() && replay.set("x", 1u32).is_err());
+    }
+    let mut data: Vec<u32> = (0..N as u32).collect();
+    for (round, (add, groups)) in [(11, 1), (5, 4), (5, 4), (7, 2)].into_iter().enumerate() {
+        let wanted = model(&mut data, add, groups);
+        for (n, replay) in replays.iter_mut().enumerate() {
+            let what = format!("{names:?}, {n}, launch {round}");
+            replay.set("add", add).expect("set");
+            replay.set("groups", groups as u32).expect("set");
+            let done = replay.launch().and_then(|run| run.wait());
+            done.unwrap_or_else(|e| panic!("{what}: {e}"));
+            let y = replay.buffer::<u32>("y").expect("a buffer");
+            assert_eq!(y.to_vec().expect("read"), wanted, "{what}");
+            let x = replay.buffer::<u32>("x").expect("a buffer");
+            assert_eq!(x.to_vec().expect("read"), data, "{what}");
+        }
+        if round == 1 {
+            // Another input from here on.
+            data = (0..N as u32).map(|i| 1000 - i).collect();
+            for replay in &replays {
+                let x = replay.buffer::<u32>("x").expect("a buffer");
+                x.write(&data).expect("written");
+            }
+        }
+    }
+    drop(elsewhere);
 }
 
 #[test]
 fn images_for_other_devices_and_damaged_ones_are_refused_in_words() {
-    let mut image = image(&[open("sim:amd-gfx1100", None)]);
+    let device = open("sim:amd-gfx1100", None);
+    let mut image = image(std::slice::from_ref(&device), &kernels(&device));
     // SAFETY: made by this test.
     let load = |image: &[u8], name| unsafe { Replay::from_bytes(image, &[open(name, None)]) };
     for (name, parts) in [

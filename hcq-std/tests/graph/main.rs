@@ -95,14 +95,22 @@ fn kernels(device: &Device) -> Kernels {
             add: add.expect("registered"),
         };
     }
+    kernels_of(device, &stock(device.target()))
+}
+
+/// The programs of the list of behaviours.
+fn stock(target: &str) -> Vec<u8> {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance/kernels");
-    let target = device.target();
-    let path = match target.starts_with("sm_") {
-        true => kernels.join(format!("nv/stock-{target}.cubin")),
-        false => kernels.join(format!("amd/stock-{target}.co")),
+    let path = match target {
+        a6xx if a6xx.starts_with("a6") => kernels.join(format!("qcom/stock-{target}.ir3")),
+        sm if sm.starts_with("sm_") => kernels.join(format!("nv/stock-{target}.cubin")),
+        _ => kernels.join(format!("amd/stock-{target}.co")),
     };
-    let object = std::fs::read(path).expect("a code object");
-    let module = device.load_program(&object).expect("loaded");
+    std::fs::read(path).expect("a code object")
+}
+
+fn kernels_of(device: &Device, object: &[u8]) -> Kernels {
+    let module = device.load_program(object).expect("loaded");
     Kernels {
         step: module.kernel("step").expect("a kernel"),
         add: module.kernel("add").expect("a kernel"),

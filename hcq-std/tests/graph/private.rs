@@ -2,7 +2,8 @@
 
 use hcq_std::{Arg, BufferRole, Device, Error, GraphBuilder, GraphOptions, Grid, Kernel, Replay};
 
-use crate::open;
+use crate::images::{run_elsewhere, second};
+use crate::{Kernels, kernels_of, open, stock};
 
 /// Work-groups at most, and work-items of one.
 const GROUPS: usize = 4;
@@ -120,14 +121,18 @@ fn private_memory_is_the_machine_s_that_an_image_runs_on() {
     for name in NAMES {
         let image = image(&open(name, None)).unwrap_or_else(|e| panic!("{name}: {e}"));
         for busy in [None, Some(0), Some(1)] {
-            let device = open(name, None);
+            let (first, devices) = second(name);
+            let [device] = &devices[..] else {
+                panic!("one device");
+            };
             let elsewhere = device.alloc::<u64>(5000).expect("memory");
             if let Some(queue) = busy {
-                launch(&device, queue);
+                launch(device, queue);
             }
             // SAFETY: made by this test.
-            let replay = || unsafe { Replay::from_bytes(&image, &[device.clone()]) };
+            let replay = || unsafe { Replay::from_bytes(&image, &devices) };
             let mut replays = [(); 2].map(|()| replay().unwrap_or_else(|e| panic!("{name}: {e}")));
+            drop(first);
             for (which, groups) in [(2, 1), (2, 4), (3, 4), (0, 2)] {
                 for replay in &mut replays {
                     let what = format!("{name}, after a launch on {busy:?}, {which} in {groups}");
@@ -140,12 +145,12 @@ fn private_memory_is_the_machine_s_that_an_image_runs_on() {
                     replay.set("groups", groups as u32).expect("a number");
                     let run = replay.launch().and_then(|run| run.wait());
                     run.unwrap_or_else(|e| panic!("{what}: {e}"));
-                    let of = reduce(&device);
+                    let of = reduce(device);
                     let wanted = [of.wanted(which, groups), of.wanted(which, GROUPS)];
                     let have = outs.map(|out| out.to_vec().expect("idle"));
                     assert_eq!(have, wanted, "{what}");
                 }
-                launch(&device, 0);
+                launch(device, 0);
             }
             drop(elsewhere);
         }
@@ -158,7 +163,7 @@ fn a_machine_with_too_little_memory_says_so() {
         let image = image(&open(name, None)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let device = open(&format!("{name},vram=64"), None);
         // SAFETY: made by this test.
-        let refused = unsafe { Replay::from_bytes(&image, &[device.clone()]) };
+        let refused = unsafe { Replay::from_bytes(&image, [&device]) };
         let e = refused.expect_err("private memory of all waves is more");
         let words = e.to_string();
         assert!(
@@ -167,5 +172,31 @@ fn a_machine_with_too_little_memory_says_so() {
         );
         // Nothing of it stays: the device does what needs none.
         assert!(device.alloc_from(&[1u32; 64]).is_ok(), "{name}");
+    }
+}
+
+/// The programs of the list of behaviours, which ask for private memory that they do not use: each for another amount.
+fn private_kernels(device: &Device) -> Kernels {
+    let mut object = stock(device.target());
+    for (n, kernel) in ["add", "step"].into_iter().enumerate() {
+        let header = format!("kernel {kernel}\n");
+        let find = |object: &[u8], from: usize, what: &str| {
+            let mut windows = object[from..].windows(what.len());
+            let at = windows.position(|w| w == what.as_bytes());
+            from + at.expect("a line of the bundle")
+        };
+        let line = "\nprivate_bytes 0\n";
+        let at = find(&object, 0, &header);
+        let at = find(&object, at, line);
+        let bytes = format!("\nprivate_bytes {}\n", 300 + 1000 * n);
+        object.splice(at..at + line.len(), bytes.into_bytes());
+    }
+    kernels_of(device, &object)
+}
+
+#[test]
+fn private_memory_of_adreno_gpus_is_the_machine_s_too() {
+    for name in ["sim:qcom-a630", "sim:qcom-a650", "sim:qcom-a660"] {
+        run_elsewhere(&[name], private_kernels);
     }
 }

@@ -29,6 +29,7 @@ fn chips() {
     keep!(
         Device::new,
         Device::chip,
+        Device::based_on,
         Device::scrap,
         Device::border_colors
     );
@@ -183,6 +184,8 @@ fn queues() {
     );
     keep!(
         Program::new,
+        Program::based_on,
+        Program::with_private_at,
         Program::kernel,
         Program::max_group,
         Program::len,

@@ -28,15 +28,13 @@ pub(crate) fn signal(
     signal: SignalAt,
     value: Value,
 ) -> Result<(), RecordError> {
-    let flush = EventWrite::flush(device.scrap(), 0);
     if let (Value::Imm(address), Value::Imm(value)) = (signal.address, value) {
         SIGNAL.check(address).operand(Operand::Signal)?;
         Fit::bits(32).check(value).operand(Operand::Data)?;
         let [value, _] = split(value);
         c.word(WaitForIdle::WORD);
         c.words(&EventWrite::flush(address, value));
-        c.words(&flush);
-        return Ok(());
+        return EventWrite::flush_to(c, device.scrap());
     }
     c.word(WaitForIdle::WORD);
     EventWrite {
@@ -49,8 +47,7 @@ pub(crate) fn signal(
         irq: false,
     }
     .record_as(c, Operand::Signal, SIGNAL_ALIGN_LOG2)?;
-    c.words(&flush);
-    Ok(())
+    EventWrite::flush_to(c, device.scrap())
 }
 
 #[inline]
@@ -136,8 +133,9 @@ pub(crate) fn poll_bit(
 
 /// Writes back the cache, invalidates it, and waits until all of that is done.
 #[inline]
-pub(crate) fn memory_barrier(device: &Device, c: &mut Command<'_, '_>) {
-    c.words(&EventWrite::flush(device.scrap(), 0));
+pub(crate) fn memory_barrier(device: &Device, c: &mut Command<'_, '_>) -> Result<(), RecordError> {
+    EventWrite::flush_to(c, device.scrap())?;
     c.words(&EventWrite::INVALIDATE);
     c.words(&[WaitMemWrites::WORD, WaitForIdle::WORD]);
+    Ok(())
 }

@@ -5,7 +5,7 @@ use hcq_nostd::value::{Fit, Value};
 
 use super::header::{any_body, command};
 use super::{Text, join, op, split};
-use crate::device::ADDRESS_BITS;
+use crate::device::{ADDRESS_BITS, SCRAP_FIT};
 use crate::malformed::{Malformed, only};
 
 /// EVENT, a `vgt_event_type` that A6xx has.
@@ -67,6 +67,8 @@ pub struct EventWrite {
 impl EventWrite {
     /// Words of a packet that writes.
     pub const WORDS: usize = 5;
+    /// Where its address is.
+    pub(crate) const ADDRESS: usize = 2;
     /// CACHE_INVALIDATE, which writes nothing.
     pub const INVALIDATE: [u32; 2] = [command::<2>(op::EVENT_WRITE), Event::CacheInvalidate.bits()];
 
@@ -80,6 +82,18 @@ impl EventWrite {
             high,
             value,
         ]
+    }
+
+    /// Appends a CACHE_FLUSH_TS that writes zero to a word that nobody reads.
+    #[inline]
+    pub(crate) fn flush_to(c: &mut Command<'_, '_>, scrap: Value) -> Result<(), RecordError> {
+        let address = scrap.imm().unwrap_or(0);
+        let at = c.position() + Self::ADDRESS;
+        c.words(&Self::flush(address, 0));
+        match scrap {
+            Value::Imm(_) => Ok(()),
+            Value::Var(_) => c.set_pair(at, scrap, SCRAP_FIT).operand(Operand::Address),
+        }
     }
 
     /// Appends the packet. The address is called `operand` in errors and must also be a multiple of `2^align_log2`.

@@ -6,10 +6,10 @@ use hcq_nostd::args::Arg;
 use hcq_nostd::patch::{Part, Store, SumError, Swap};
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Block, Command, NameOperand, Operand, RecordError};
-use hcq_nostd::value::{Field, Fit, Value};
+use hcq_nostd::value::{Field, Fit, Value, Var};
 
 use crate::chips::MAX_GROUP;
-use crate::device::ADDRESS_BITS;
+use crate::device::{ADDRESS_BITS, BORDER_COLORS_FIT, Device, SCRAP_FIT};
 use crate::image::{ADDRESS_AT, ADDRESS_FIT, SAMPLER_BYTES, bytes};
 use crate::kernel::{Arguments, KERNARGS_ALIGN_LOG2, Kernel};
 use crate::pm4::split;
@@ -44,6 +44,14 @@ struct Places {
     shared: usize,
     /// The groups in CP_EXEC_CS.
     exec: Option<usize>,
+    /// SP_CS_OBJ_START, and where instructions are loaded from.
+    code: [usize; 2],
+    /// SP_CS_PVT_MEM_ADDR.
+    private: usize,
+    /// SP_PS_TP_BORDER_COLOR_BASE_ADDR.
+    border_colors: Option<usize>,
+    /// What the cache flush behind the dispatch writes to.
+    scrap: usize,
     block: [BlockAddress; BLOCK_ADDRESSES],
     block_len: usize,
 }
@@ -52,6 +60,11 @@ struct Places {
 #[derive(Clone, Debug)]
 pub struct Program<'p> {
     kernel: Kernel,
+    /// Where its instructions count from, if that is known at launch only.
+    code: Option<Var>,
+    /// The same for private memory.
+    private: Option<Var>,
+    device: Device,
     arguments: Arguments<'p>,
     max_group: u32,
     max_shared: u32,
@@ -64,7 +77,24 @@ pub struct Program<'p> {
     group_count_at: Option<usize>,
 }
 
+/// What addresses of instructions and of private memory are.
+const CODE_FIT: Fit = Fit::aligned(ADDRESS_BITS, 7);
+const PRIVATE_FIT: Fit = Fit::aligned(ADDRESS_BITS, 12);
+
 impl Program<'_> {
+    /// The same for instructions that lie at this variable when they run: the kernel's address counts from there. The variable
+    /// is a multiple of 128.
+    pub const fn based_on(mut self, code: Var) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// The same for private memory that is known at launch only: as large as what it was prepared with, at a multiple of 4096.
+    pub const fn with_private_at(mut self, private: Var) -> Self {
+        self.private = Some(private);
+        self
+    }
+
     /// The program.
     pub const fn kernel(&self) -> &Kernel {
         &self.kernel
@@ -102,6 +132,9 @@ impl Program<'_> {
         let first = c.position();
         c.words(self.template.get(..self.len).unwrap_or_default());
         self.write_addresses(c, first, &launch.kernargs)?;
+        if self.code.is_some() || self.private.is_some() || self.device.scrap().imm().is_none() {
+            self.relocate(c, first)?;
+        }
         if launch.local_memory > 0 {
             let bytes = self.kernel.shared_bytes.saturating_add(launch.local_memory);
             let word = prepare::shared_word(bytes, self.max_shared).ok_or(RecordError::Limit {
@@ -213,6 +246,30 @@ impl Program<'_> {
                 .operand(Operand::Kernargs)?;
         }
         Ok(())
+    }
+
+    /// Sites of addresses that are known at launch only.
+    #[cold]
+    fn relocate(&self, c: &mut Command<'_, '_>, first: usize) -> Result<(), RecordError> {
+        let places = &self.places;
+        if let Some(code) = self.code {
+            let address = Value::from(code) + self.kernel.code;
+            for at in places.code {
+                c.set_pair(first + at, address, CODE_FIT)
+                    .operand(Operand::Program)?;
+            }
+        }
+        if let Some(private) = self.private {
+            c.set_pair(first + places.private, private.into(), PRIVATE_FIT)
+                .operand(Operand::Program)?;
+        }
+        if let Some(at) = places.border_colors {
+            let address = self.device.border_colors();
+            c.set_pair(first + at, address, BORDER_COLORS_FIT)
+                .operand(Operand::Program)?;
+        }
+        c.set_pair(first + places.scrap, self.device.scrap(), SCRAP_FIT)
+            .operand(Operand::Address)
     }
 
     fn write_sizes(

@@ -102,10 +102,8 @@ impl ComputeQueue for AdrenoCompute<'_> {
     #[inline]
     fn memory_barrier(&mut self) -> Result<&mut Self, RecordError> {
         let device = &self.device;
-        self.recorder.command(|c| {
-            commands::memory_barrier(device, c);
-            Ok(())
-        })?;
+        self.recorder
+            .command(|c| commands::memory_barrier(device, c))?;
         Ok(self)
     }
 

@@ -62,7 +62,7 @@ fn variable(kind: VariableKind) -> String {
         VariableKind::Buffer { buffer } => format!("address of buffer {buffer}"),
         VariableKind::Code { code } => format!("address in program {code}"),
         VariableKind::Private { code, queue, part } => {
-            format!("private memory on queue {queue}, of program {code}, number {part}")
+            format!("number {part} that queue {queue} has for this kernel of program {code}")
         }
         VariableKind::Own { device } => format!("address of memory of device {device}'s own"),
         VariableKind::Scalar { bytes } => format!("number of {bytes} bytes, to be set"),

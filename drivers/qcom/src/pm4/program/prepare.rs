@@ -200,7 +200,8 @@ impl<'p> Program<'p> {
         shader(&mut t, device, kernel, &need, private)?;
         images(&mut t, device, arguments)?;
         let [group_size_at, group_count_at] = dispatch(&mut t, kernel);
-        t.words(&EventWrite::flush(device.scrap(), 0));
+        let scrap = device.scrap().imm().unwrap_or(0);
+        t.places.scrap = t.words(&EventWrite::flush(scrap, 0)) + EventWrite::ADDRESS;
         if t.overflow {
             // The template has room for the longest dispatch.
             let (value, max) = (t.len as u64, TEMPLATE_WORDS as u64);
@@ -214,6 +215,9 @@ impl<'p> Program<'p> {
         }
         Ok(Self {
             kernel: *kernel,
+            code: None,
+            private: None,
+            device: *device,
             arguments: *arguments,
             max_group: max_group.min(MAX_GROUP),
             max_shared: chip.shared_bytes,
@@ -299,13 +303,15 @@ fn shader(
         ],
     );
     t.places.shared = first + 1;
+    t.places.code[0] = first + 4;
+    t.places.private = first + 7;
     let constants = CONSTANT_BYTES / VEC4;
     t.load_block(State::Constants, constants, 0)?;
     // The instruction cache's worth; the others are fetched when they are needed.
     let units = kernel.code_bytes.div_ceil(INSTRUCTION_UNIT);
     let cached = units.min(device.chip().instruction_cache.into());
     t.words(&LoadState::frame(State::Instructions, cached)?);
-    t.words(&[code, code_high]);
+    t.places.code[1] = t.words(&[code, code_high]);
     let constant_length = place(CONSTLEN, constants)?;
     t.registers(
         HLSQ_CONTROL_2_REG,
@@ -338,10 +344,9 @@ fn images(
     );
     if samplers.count > 0 {
         t.descriptors(State::Samplers, samplers, SP_CS_TEX_SAMP)?;
-        t.registers(
-            SP_PS_TP_BORDER_COLOR_BASE_ADDR,
-            split(device.border_colors()),
-        );
+        let address = device.border_colors().imm().unwrap_or(0);
+        let at = t.registers(SP_PS_TP_BORDER_COLOR_BASE_ADDR, split(address));
+        t.places.border_colors = Some(at);
     }
     if textures.count > 0 {
         t.descriptors(State::Textures, textures, SP_CS_TEX_CONST)?;
