@@ -173,11 +173,15 @@ mod simulated {
     use super::*;
     use crate::{Commands, Device};
 
-    const NAMES: [&str; 4] = [
-        "sim:nv-ampere",
-        "sim:nv-ada",
-        "sim:nv-hopper,driver=535.129.03",
-        "sim:nv-blackwell",
+    /// Every generation, every branch of the driver.
+    const NAMES: [&str; 7] = [
+        "sim:nv-ampere,driver=535.288.01",
+        "sim:nv-ada,driver=550.163.01",
+        "sim:nv-hopper,driver=565.77",
+        "sim:nv-hopper,driver=570.211.01",
+        "sim:nv-hopper",
+        "sim:nv-blackwell,driver=590.48.01",
+        "sim:nv-blackwell,driver=595.45.04",
     ];
 
     fn nv(device: &Device) -> &Nv {
