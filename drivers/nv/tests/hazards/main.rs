@@ -3,6 +3,7 @@
 
 mod lab;
 mod launches;
+mod refusals;
 
 use hcq_nostd::mem::Region;
 use hcq_nostd::patch::{Derived, PatchList, RegionId, Site};
