@@ -1,8 +1,8 @@
 use super::RegionId;
+use super::dense;
 use super::formula::{Derived, Formula, Site, Store};
 use super::table::{
-    DENSE_FLAG, FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, START_MASK,
-    Special, TableError, one_site_each,
+    FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, Special, TableError,
 };
 use crate::sort;
 use crate::value::{Affine, Fit, Misfit, Value, Var};
@@ -340,7 +340,7 @@ impl<'m> PatchList<'m> {
         let vars = self.vars;
         let planned = self.planned;
         let sites = self.sites.get_mut(..self.site_len).unwrap_or_default();
-        if sites.len() > START_MASK as usize || regions.len() >= usize::from(u16::MAX) {
+        if sites.len() > dense::MOST as usize || regions.len() >= usize::from(u16::MAX) {
             return Err(BuildError::TooMany);
         }
         for s in sites.iter() {
@@ -362,14 +362,13 @@ impl<'m> PatchList<'m> {
             .max()
             .unwrap_or(0);
         let runs = count_by(rest, |s| (s.var, s.formula, s.region));
-        let dense_regions = count_by(plain, |s| s.region);
-        let starts = (vars as usize)
-            .checked_add(1)
-            .and_then(|n| n.checked_mul(dense_regions));
-        let words = starts
+        let lists = groups(plain, |a, b| a.region == b.region)
+            .map(|of| dense::overhead(of, vars))
+            .try_fold(0usize, usize::checked_add);
+        let words = lists
             .and_then(|n| n.checked_add(sites.len()))
             .and_then(|n| u32::try_from(n).ok())
-            .filter(|&n| n <= START_MASK);
+            .filter(|&n| n <= dense::MOST);
         let header = Header::new(
             vars,
             u32::try_from(regions.len()).map_err(|_| BuildError::TooMany)?,
@@ -466,11 +465,11 @@ fn arrange(sites: &mut [Site], vars: u32) -> usize {
     for region in groups_mut(plain, |a, b| a.region == b.region) {
         sort::in_place(region, |s| s.var);
     }
-    // A dense list costs 4 bytes per variable of the table, runs cost 20 per variable in use here; a site is 4 in both, and
-    // dense ones are stored faster: so as long as no site costs more than 8 bytes for it.
+    // A site is a word, in dense lists and in runs. Runs cost five words more per variable in use here, dense lists what their
+    // blocks take; but they are stored faster: so as long as no site costs more than two words for it.
     for chunk in groups_mut(plain, |a, b| a.region == b.region) {
-        let runs = 5 * count_by(chunk, |s| s.var) as u64;
-        if u64::from(vars) + 1 > runs.max(chunk.len() as u64) {
+        let runs = 5 * count_by(chunk, |s| s.var);
+        if dense::overhead(chunk, vars) > runs.max(chunk.len()) {
             for s in chunk {
                 s.formula = 0;
             }
@@ -520,7 +519,7 @@ fn group<T>(items: &[T], same: impl Fn(&T, &T) -> bool) -> usize {
 }
 
 /// The groups of items that are each the same as the one before: `chunk_by`, without its panic.
-fn groups<T>(items: &[T], same: impl Fn(&T, &T) -> bool) -> impl Iterator<Item = &[T]> {
+pub(super) fn groups<T>(items: &[T], same: impl Fn(&T, &T) -> bool) -> impl Iterator<Item = &[T]> {
     let mut left = items;
     core::iter::from_fn(move || {
         let (chunk, others) = split(left, group(left, &same));
@@ -565,35 +564,11 @@ fn fill(
         };
     }
 
-    // Dense regions: where each variable's offsets start, then the offsets.
     let mut at = 0usize;
     for chunk in groups(plain, |a, b| a.region == b.region) {
-        let starts_at = at;
         let record = t.regions.get_mut(usize::from(chunk.first()?.region))?;
-        record.starts = u32::try_from(starts_at).ok()?;
-        let mut offset_at = at.checked_add(header.vars as usize)?.checked_add(1)?;
-        let mut left = chunk;
-        // One more start than variables; a site of the last one would be lost, and `check_site` has refused it.
-        for var in 0..=header.vars {
-            let start = u32::try_from(offset_at).ok()?;
-            *t.words.get_mut(at)? = start;
-            at += 1;
-            let n = left.iter().take_while(|s| s.var == var).count();
-            let (mine, others) = split(left, n);
-            for s in mine {
-                *t.words.get_mut(offset_at)? = s.offset / 8;
-                offset_at += 1;
-            }
-            left = others;
-        }
-        // Blocks of variables with one site each are stored without looking at each start.
-        let starts = t.words.get_mut(starts_at..at)?;
-        for from in (0..starts.len()).step_by(64) {
-            if one_site_each(starts, from) {
-                *starts.get_mut(from)? |= DENSE_FLAG;
-            }
-        }
-        at = offset_at;
+        record.starts = u32::try_from(at).ok()?;
+        at = dense::fill(chunk, header.vars, t.words, at)?;
     }
 
     // Runs: sites of one variable, formula and region.

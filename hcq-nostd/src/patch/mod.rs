@@ -32,6 +32,7 @@
 
 mod build;
 mod compare;
+mod dense;
 mod formula;
 mod patcher;
 mod stores;

@@ -4,9 +4,10 @@ mod own;
 
 use self::own::Own;
 use super::compare;
+use super::dense::{Block, Dense};
 use super::formula::Store;
 use super::stores::{self, Checked};
-use super::table::{DENSE_FLAG, FEEDS_FORMULA, PatchTable, Run, START_MASK};
+use super::table::{FEEDS_FORMULA, PatchTable, Run};
 use crate::mem::Region;
 use crate::value::{Misfit, Var, low_mask};
 
@@ -135,12 +136,9 @@ impl<'m> Patcher<'m> {
         for (u, s) in unknown.iter_mut().zip(table.special) {
             *u = s.bits;
         }
-        for starts in table.regions.iter().filter_map(|r| table.starts(r)) {
-            for (var, w) in starts.windows(2).enumerate() {
-                let used = matches!(w, [a, b] if (a ^ b) & START_MASK != 0);
-                if let Some(u) = unknown.get_mut(var / 64) {
-                    *u |= u64::from(used) << (var % 64);
-                }
+        for list in table.regions.iter().filter_map(|r| table.list(r)) {
+            for (u, used) in unknown.iter_mut().zip(list.used()) {
+                *u |= used;
             }
         }
         let mut patcher = Self {
@@ -358,8 +356,10 @@ impl<'m> Patcher<'m> {
         }
         let mut stored = 0;
         for (record, region) in self.table.dense(regions) {
-            if let Some(starts) = self.table.starts(record) {
-                stored += self.store_dense(checked, starts, region);
+            if let Some(list) = self.table.list(record) {
+                for (word, changed) in self.changed() {
+                    stored += self.store_block(checked, &list, word, changed, region);
+                }
             }
         }
         if !self.table.runs.is_empty() {
@@ -491,53 +491,45 @@ impl<'m> Patcher<'m> {
         (self.dirty_from..).zip(words.unwrap_or_default().iter().copied())
     }
 
-    /// The dense sites of changed variables in one region.
+    /// The dense sites of changed variables of one word of the maps.
     #[inline]
-    fn store_dense(&self, checked: Checked, starts: &[u32], region: &mut Region<'_>) -> usize {
-        let mut stored = 0;
-        for (word, changed) in self.changed() {
-            if changed == 0 {
-                continue;
-            }
-            let first = word * 64;
-            let (Some(starts), Some(values)) = (starts.get(first..), self.values.get(first..))
-            else {
-                continue;
-            };
-            let (Some(&start), Some(&end)) = (starts.first(), starts.get(64).or(starts.last()))
-            else {
-                continue;
-            };
-            let sites = (start & START_MASK) as usize..(end & START_MASK) as usize;
-            if sites.is_empty() {
-                continue;
-            }
-            if start & DENSE_FLAG == 0 {
-                stored += self.store_few(checked, starts, values, changed, region);
-                continue;
-            }
-            // One site each, one after the other, up to some variable.
-            let offsets = self.table.words.get(sites).unwrap_or_default();
-            if changed == u64::MAX
-                && let (Some(offsets), Some(values)) = (offsets.first_chunk(), values.first_chunk())
-            {
-                stores::block(checked, region, offsets, values);
-                stored += 64;
-            } else {
+    fn store_block(
+        &self,
+        checked: Checked,
+        list: &Dense<'_>,
+        word: usize,
+        changed: u64,
+        region: &mut Region<'_>,
+    ) -> usize {
+        if changed == 0 {
+            return 0;
+        }
+        let (Some(block), Some(values)) = (list.block(word), self.values.get(word * 64..)) else {
+            return 0;
+        };
+        match block {
+            Block::Each(offsets) => {
+                if changed == u64::MAX
+                    && let (Some(offsets), Some(values)) =
+                        (offsets.first_chunk(), values.first_chunk())
+                {
+                    stores::block(checked, region, offsets, values);
+                    return 64;
+                }
                 let which = changed & low_mask(offsets.len().min(64) as u8);
                 stores::one_each(checked, region, offsets, values, which);
-                stored += which.count_ones() as usize;
+                which.count_ones() as usize
             }
+            Block::Bounds(bounds) => self.store_few(checked, bounds, values, changed, region),
         }
-        stored
     }
 
-    /// The dense sites of changed variables of one word of the maps, any number each.
+    /// The dense sites of changed variables, any number each.
     #[inline]
     fn store_few(
         &self,
         checked: Checked,
-        starts: &[u32],
+        bounds: &[u32],
         values: &[u64],
         mut left: u64,
         region: &mut Region<'_>,
@@ -546,12 +538,12 @@ impl<'m> Patcher<'m> {
         while left != 0 {
             let v = left.trailing_zeros() as usize;
             left &= left - 1;
-            let bounds = starts.get(v..).and_then(|s| s.first_chunk());
-            let (Some(&[from, to]), Some(&value)) = (bounds, values.get(v)) else {
+            let of = bounds.get(v..).and_then(|s| s.first_chunk());
+            let (Some(&[from, to]), Some(&value)) = (of, values.get(v)) else {
                 continue;
             };
-            let range = (from & START_MASK) as usize..(to & START_MASK) as usize;
-            let offsets = self.table.words.get(range).unwrap_or_default();
+            let offsets = self.table.words.get(from as usize..to as usize);
+            let offsets = offsets.unwrap_or_default();
             stores::plain(checked, region, offsets, value);
             stored += offsets.len();
         }

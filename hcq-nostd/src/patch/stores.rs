@@ -36,7 +36,7 @@ pub(super) fn check(table: &PatchTable<'_>, regions: &[Region<'_>]) -> Result<Ch
 /// it.
 #[inline]
 pub(super) fn block(_: Checked, region: &mut Region<'_>, offsets: &[u32; 64], values: &[u64; 64]) {
-    // SAFETY: `PatchTable::check_dense_region` saw `(offset + 1) * 8 <= record.bytes` for the whole list, and `check`
+    // SAFETY: `Dense::check` saw `(offset + 1) * 8 <= record.bytes` for the whole list, and `check`
     // saw `record.bytes <= region.len()` and the alignment.
     unsafe { scatter::plain_block(region, offsets, values) };
 }

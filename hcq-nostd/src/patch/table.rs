@@ -8,16 +8,14 @@
 //! | regions | 16 | size in bytes, and where the region's dense list starts |
 //! | special | 16 per 64 variables | which of them have runs, and the first run; absent if there are dense lists only |
 //! | runs | 20 | sites of one variable, formula and region, sorted by variable |
-//! | words | 4 | dense lists (`starts[vars + 1]`, then offsets / 8), and the runs' byte offsets |
+//! | words | 4 | [dense lists](super::dense), and the runs' byte offsets |
 //!
 //! The words have no gaps: dense lists in the order of their regions, then the runs' in the order of the runs. So no two
 //! share words, and checking or applying a table takes time in proportion to its size, whoever made it.
-//!
-//! A start's top bit, at every 64th variable, says that the first of these 64 (or as many as there are) have exactly one
-//! site each, and those behind them none.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::dense::Dense;
 use super::formula::{Derived, Formula, Site, Store};
 use crate::mem::Region;
 use crate::value::{Affine, Fit, Misfit, Var, low_mask};
@@ -83,25 +81,7 @@ impl core::fmt::Display for TableError {
 impl core::error::Error for TableError {}
 
 const MAGIC: u32 = u32::from_le_bytes(*b"HCQP");
-const VERSION: u16 = 1;
-
-/// In the dense start of every 64th variable: the first of these 64, or as many as there are, have one site each.
-pub(super) const DENSE_FLAG: u32 = 1 << 31;
-/// A dense start without its flag.
-pub(super) const START_MASK: u32 = DENSE_FLAG - 1;
-
-/// Whether the first of the variables from `from` on, up to 64 or to the last, have one site each, and the rest none.
-pub(super) fn one_site_each(starts: &[u32], from: usize) -> bool {
-    let rest = starts.get(from..).unwrap_or_default();
-    let bounds = rest.get(..65).unwrap_or(rest);
-    let mut pairs = bounds
-        .windows(2)
-        .map(|w| matches!(w, &[a, b] if b & START_MASK == (a & START_MASK) + 1));
-    let none = |w: &[u32]| matches!(w, &[a, b] if (a ^ b) & START_MASK == 0);
-    let single = pairs.by_ref().take_while(|&one| one).count();
-    let behind = bounds.get(single..).unwrap_or_default();
-    bounds.len() > 1 && behind.windows(2).all(none)
-}
+const VERSION: u16 = 2;
 
 /// A run whose words are numbers of derived variables.
 pub(super) const FEEDS_FORMULA: u32 = u32::MAX;
@@ -308,10 +288,10 @@ impl Header {
         sum.checked_next_multiple_of(8)
     }
 
-    /// Without runs there is nothing to index; but each variable costs something, so that no small table can ask for a
-    /// large state.
+    /// Without runs there is nothing to index; but variables cost a 32nd of their state at least, so that no small table can
+    /// ask for a large one.
     fn specials(&self) -> u32 {
-        let bounded = self.words > self.vars;
+        let bounded = u64::from(self.words) * 16 > u64::from(self.vars);
         if self.runs == 0 && bounded {
             0
         } else {
@@ -459,33 +439,11 @@ impl<'t> PatchTable<'t> {
             if record.starts == u32::MAX {
                 continue;
             }
-            let end = self.check_dense_region(record, at);
+            let list = self.list(record).filter(|_| record.starts as usize == at);
+            let end = list.and_then(|list| list.check(at, record.bytes));
             at = end.ok_or(TableError::Dense { region })?;
         }
         Ok(at)
-    }
-
-    /// A dense list that starts at word `at`. Returns its end.
-    fn check_dense_region(&self, record: &RegionRecord, at: usize) -> Option<usize> {
-        let starts = self.starts(record)?;
-        let first = starts.first()? & START_MASK;
-        let last = *starts.last()?;
-        if last & !START_MASK != 0
-            || record.starts as usize != at
-            || first as usize != at.checked_add(starts.len())?
-        {
-            return None;
-        }
-        for (var, pair) in starts.windows(2).enumerate() {
-            let &[a, b] = pair else { return None };
-            let single = var.is_multiple_of(64) && one_site_each(starts, var);
-            if a & START_MASK > b & START_MASK || (a & DENSE_FLAG != 0 && !single) {
-                return None;
-            }
-        }
-        let offsets = self.words.get(first as usize..last as usize)?;
-        let inside = |&o: &u32| (u64::from(o) + 1) * 8 <= record.bytes;
-        offsets.iter().all(inside).then_some(last as usize)
     }
 
     /// Runs whose words start at word `at`. Returns their end.
@@ -541,12 +499,10 @@ impl<'t> PatchTable<'t> {
         Ok(())
     }
 
-    /// The `starts[vars + 1]` of a dense region.
+    /// The dense list of a region.
     #[inline]
-    pub(super) fn starts(&self, record: &RegionRecord) -> Option<&'t [u32]> {
-        let first = usize::try_from(record.starts).ok()?;
-        let len = (self.vars as usize).checked_add(1)?;
-        self.words.get(first..first.checked_add(len)?)
+    pub(super) fn list(&self, record: &RegionRecord) -> Option<Dense<'t>> {
+        Dense::new(self.words, record.starts, self.vars)
     }
 
     /// Those regions of a launch that may have dense lists, with their records.
@@ -604,14 +560,8 @@ impl<'t> PatchTable<'t> {
 
     /// Number of sites.
     pub fn sites(&self) -> usize {
-        let dense = self
-            .regions
-            .iter()
-            .filter_map(|r| self.starts(r))
-            .filter_map(|s| {
-                let (first, last) = (s.first()?, s.last()?);
-                Some((last - (first & START_MASK)) as usize)
-            });
+        let lists = self.regions.iter().filter_map(|r| self.list(r));
+        let dense = lists.map(|list| list.sites());
         let runs = self
             .runs
             .iter()

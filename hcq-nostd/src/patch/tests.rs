@@ -1,4 +1,5 @@
 mod build;
+mod dense;
 mod fresh;
 mod parse;
 mod patcher;

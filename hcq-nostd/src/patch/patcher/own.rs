@@ -1,10 +1,10 @@
 //! A graph's own variables: they change with every launch, and what they cost is what every launch costs.
 
 use super::super::stores::Checked;
-use super::super::table::{FEEDS_FORMULA, Run, START_MASK};
+use super::super::table::{FEEDS_FORMULA, Run};
 use super::{PatchError, Patcher};
 use crate::mem::Region;
-use crate::value::Var;
+use crate::value::{Var, low_mask};
 
 /// Where the sites of a graph's own variables are, which change with every launch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,17 +62,18 @@ impl<'m> Patcher<'m> {
         if !runs.get(from..to)?.iter().all(plain) || self.first_derived(first, end).is_some() {
             return None;
         }
-        let dense = |r| {
-            let starts = self.table.starts(r);
-            let of = starts.and_then(|s| s.get(first as usize..=end as usize));
-            of.and_then(|s| Some((s.first()? ^ s.last()?) & START_MASK != 0))
-        };
+        let bits = low_mask(count.min(u64::BITS) as u8);
+        let mut lists = self.table.regions.iter().filter_map(|r| self.table.list(r));
+        let dense = lists.any(|list| {
+            let mut used = (0..).zip(list.used());
+            used.any(|(word, used)| used & at_word(first, bits, word) != 0)
+        });
         Some(Own {
             first,
             count,
             dirty: 0,
             runs: (from, to),
-            dense: self.table.regions.iter().filter_map(dense).any(|d| d),
+            dense,
         })
     }
 
@@ -108,19 +109,30 @@ impl<'m> Patcher<'m> {
             stored += self.store_run(checked, regions, run, value);
         }
         if self.own.dense {
-            let (first, count) = (self.own.first as usize, self.own.count as usize);
-            let values = self.values.get(first..).unwrap_or_default();
+            let (first, dirty) = (self.own.first, self.own.dirty);
+            let word = first as usize / 64;
             for (record, region) in self.table.dense(regions) {
-                let starts = self.table.starts(record).unwrap_or_default();
-                let starts = starts.get(first..).unwrap_or_default();
-                if let (Some(a), Some(b)) = (starts.first(), starts.get(count))
-                    && (a ^ b) & START_MASK != 0
-                {
-                    stored += self.store_few(checked, starts, values, self.own.dirty, region);
+                let Some(list) = self.table.list(record) else {
+                    continue;
+                };
+                for word in [word, word + 1] {
+                    let changed = at_word(first, dirty, word);
+                    stored += self.store_block(checked, &list, word, changed, region);
                 }
             }
         }
         self.own.dirty = 0;
         stored
+    }
+}
+
+/// Those of 64 bits, which are for the variables from `first` on, that are in one word of the maps.
+#[inline]
+fn at_word(first: u32, bits: u64, word: usize) -> u64 {
+    let (of, shift) = (first as usize / 64, first % 64);
+    match word.checked_sub(of) {
+        Some(0) => bits << shift,
+        Some(1) if shift != 0 => bits >> (64 - shift),
+        _ => 0,
     }
 }

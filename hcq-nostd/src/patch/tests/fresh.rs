@@ -321,7 +321,7 @@ fn run(
     }
     model.values = vec![None; vars as usize];
 
-    // A row of single plain pointers, one per variable: the dense list with its blocks of eight.
+    // A row of single plain pointers, one per variable: the dense list.
     let mut end = [0u32; REGIONS];
     for v in 0..row {
         model.sites.push((0, end[0], Formula::whole(Var::new(v))));

@@ -5,15 +5,20 @@ use crate::mem::Region;
 use crate::testing::cases;
 use proptest::prelude::*;
 
-/// Tables of every kind: dense only, runs only, both, derived, nothing at all.
+/// Tables of every kind: dense only, runs only, both, derived, nothing at all, and dense blocks of every kind.
 fn samples() -> Vec<Vec<u64>> {
     let mut room = Room::new(200);
     let mut out = vec![];
-    for kind in 0..5 {
+    for kind in 0..6 {
         let mut list = room.list();
-        let n = if kind == 4 { 0 } else { 9 };
+        let n = [9, 9, 9, 9, 0, 200][kind];
         let v: Vec<Var> = (0..n).map(|_| list.var().expect("room")).collect();
-        if kind != 1 {
+        if kind == 5 {
+            // Several sites each, none, one each of the first few, and one of a later one.
+            for (i, var) in [0, 2, 2, 63, 128, 129, 195].into_iter().enumerate() {
+                list.site(RegionId(0), i as u32 * 8, &Formula::whole(v[var]));
+            }
+        } else if kind != 1 {
             for (i, &v) in v.iter().enumerate() {
                 list.site(RegionId(0), i as u32 * 8, &Formula::whole(v));
             }
@@ -154,7 +159,7 @@ fn reasons_name_what_is_wrong() {
         PatchTable::parse(zerocopy::IntoBytes::as_bytes(words.as_slice())).map(|_| ())
     };
     assert_eq!(refuse(0, 0), Err(TableError::Magic));
-    assert_eq!(refuse(4, 2), Err(TableError::Version { seen: 2 }));
+    assert_eq!(refuse(4, 1), Err(TableError::Version { seen: 1 }));
     assert_eq!(
         refuse(8, 1 << 20),
         Err(TableError::Size {
@@ -223,7 +228,7 @@ proptest! {
     fn random_bytes_never_panic(words in prop::collection::vec(any::<u64>(), 0..60), magic in any::<bool>()) {
         let mut words = words;
         if let (Some(w), true) = (words.first_mut(), magic) {
-            *w = u64::from(u32::from_le_bytes(*b"HCQP")) | 1 << 32;
+            *w = u64::from(u32::from_le_bytes(*b"HCQP")) | 2 << 32;
         }
         try_table(zerocopy::IntoBytes::as_bytes(words.as_slice()));
     }

@@ -1,0 +1,156 @@
+//! Dense lists with blocks of every kind, and a graph's own variables among the others.
+
+use super::*;
+use crate::mem::Region;
+use crate::testing::cases;
+use proptest::prelude::*;
+
+const PLAIN: RegionId = RegionId(0);
+
+#[test]
+fn a_pointer_of_its_own_variable_takes_little_more_than_its_offset() {
+    const N: u32 = if cfg!(miri) { 130 } else { 2000 };
+    let mut room = Room::new(N as usize);
+    let mut list = room.list();
+    for i in 0..N {
+        let var = list.var().expect("room");
+        list.site(PLAIN, i * 8, &Formula::whole(var));
+    }
+    let bytes = built(&mut list, &[u64::from(N) * 8]).expect("complete");
+    let bytes = bytes.len() * 8;
+    assert!(bytes <= (4 * N + N / 16 + 128) as usize, "{bytes} bytes");
+}
+
+/// How many sites each of 64 variables has.
+fn block() -> impl Strategy<Value = Vec<usize>> {
+    prop_oneof![
+        Just(vec![0; 64]),
+        Just(vec![1; 64]),
+        (0usize..64).prop_map(|n| (0..64).map(|i| usize::from(i < n)).collect()),
+        prop::collection::vec(0usize..4, 64),
+        prop::collection::vec(prop_oneof![9 => Just(1usize), 1 => 0usize..3], 64),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// These and the following variables, to values from a number on.
+    All(usize, usize, u64),
+    /// The own ones.
+    Own([u64; 3]),
+    Everything,
+    Apply,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        2 => (any::<usize>(), 1usize..90, any::<u64>()).prop_map(|(at, n, x)| Op::All(at, n, x)),
+        2 => any::<[u64; 3]>().prop_map(Op::Own),
+        // One of them as it was.
+        1 => (0u64..2).prop_map(|x| Op::Own([x, 1, 2])),
+        1 => Just(Op::Everything),
+        2 => Just(Op::Apply),
+    ]
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn what_changed_is_stored_and_nothing_else(
+        blocks in prop::collection::vec(block(), 1..4),
+        last in 1usize..=64,
+        // Often in two blocks.
+        own in prop_oneof![any::<usize>(), 62usize..64],
+        known in any::<bool>(),
+        narrow in any::<bool>(),
+        ops in prop::collection::vec(op(), 1..12),
+    ) {
+        let mut counts: Vec<usize> = blocks.into_iter().flatten().collect();
+        counts.truncate((counts.len() - 64 + last).max(3));
+        let total = counts.iter().sum::<usize>() + 1;
+        let mut room = Room::new(total);
+        let mut list = room.list();
+        let vars: Vec<Var> = counts.iter().map(|_| list.var().expect("room")).collect();
+        let own = own % (vars.len() - 2);
+        // The variable of each 64-bit word, in an order that is not the variables'.
+        let mut sites: Vec<usize> = (0..vars.len()).flat_map(|v| vec![v; counts[v]]).collect();
+        let middle = sites.len() / 3;
+        sites.rotate_left(middle);
+        for (i, &v) in sites.iter().enumerate() {
+            list.site(PLAIN, i as u32 * 8, &Formula::whole(vars[v]));
+        }
+        // A site with a formula among the own ones.
+        if narrow {
+            list.site(RegionId(1), 0, &Formula::high(vars[own + 1], Fit::ANY));
+        }
+        let sizes = [sites.len() as u64 * 8, 8];
+        let words = built(&mut list, &sizes).expect("complete");
+        let table = table(&words);
+        let mut state = vec![0; table.state_words()];
+        let mut patcher = Patcher::new(table, &mut state).expect("the room asked for");
+        patcher.keep_own(own as u32, 3);
+
+        let mut memory = vec![7u64; sites.len() + 1];
+        let mut other = vec![7u64; 1];
+        let mut values: Vec<Option<u64>> = vec![None; vars.len()];
+        let mut stored = values.clone();
+        let used = |v: usize| counts[v] > 0 || (narrow && v == own + 1);
+        let all = [Op::All(0, vars.len(), 9), Op::Apply];
+        let start = if known { &all[..] } else { &[] };
+        for op in start.iter().chain(&ops).chain(&all) {
+            match op {
+                Op::All(at, n, x) => {
+                    let n = (*n).min(vars.len());
+                    let first = at % (vars.len() - n + 1);
+                    let new: Vec<u64> = (0..n as u64).map(|i| x.wrapping_add(i * 0x1_0000_0001)).collect();
+                    prop_assert_eq!(patcher.set_all(vars[first], &new), Ok(()));
+                    for (value, new) in values[first..].iter_mut().zip(new) {
+                        *value = Some(new);
+                    }
+                }
+                Op::Own(new) => {
+                    patcher.set_own(vars[own], *new);
+                    for (value, new) in values[own..].iter_mut().zip(new) {
+                        *value = Some(*new);
+                    }
+                }
+                Op::Everything => {
+                    patcher.touch_all();
+                    stored.fill(None);
+                }
+                Op::Apply => {
+                    let len = sites.len() * 8;
+                    let mut regions = [
+                        Region::from_words(&mut memory, 0).slice(0, len).expect("inside"),
+                        Region::from_words(&mut other, 0),
+                    ];
+                    let applied = patcher.apply(&mut regions);
+                    let unknown = (0..vars.len()).find(|&v| used(v) && values[v].is_none());
+                    if let Some(v) = unknown {
+                        prop_assert_eq!(applied, Err(PatchError::Unresolved { var: vars[v] }));
+                        continue;
+                    }
+                    // Of what is stored again because it was set back, nothing is said here.
+                    let changed = |v: &usize| values[*v] != stored[*v];
+                    let least = sites.iter().filter(|v| changed(v)).count();
+                    let applied = applied.expect("all have values");
+                    prop_assert!(applied >= least, "{applied} stores, {least} changed");
+                    stored.clone_from(&values);
+                    for (word, &v) in memory.iter().zip(&sites) {
+                        prop_assert_eq!(Some(*word), values[v]);
+                    }
+                    if let (true, Some(value)) = (narrow, values[own + 1]) {
+                        prop_assert_eq!(other[0] as u32, (value >> 32) as u32);
+                    }
+                    prop_assert_eq!(memory[sites.len()], 7);
+                    let mut regions = [
+                        Region::from_words(&mut memory, 0).slice(0, len).expect("inside"),
+                        Region::from_words(&mut other, 0),
+                    ];
+                    prop_assert_eq!(patcher.apply(&mut regions), Ok(0));
+                }
+            }
+        }
+    }
+}
