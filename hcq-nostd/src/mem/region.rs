@@ -433,11 +433,11 @@ pub(crate) mod scatter {
         }
     }
 
-    /// The same for 64 of them.
+    /// The same for 64 of them; apart, as [`many`] is.
     ///
     /// # Safety
     /// P1 and P2 as for [`plain`].
-    #[inline]
+    #[inline(never)]
     pub(crate) unsafe fn plain_block(
         region: &mut Region<'_>,
         offsets: &[u32; 64],

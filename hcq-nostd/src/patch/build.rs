@@ -465,11 +465,8 @@ fn arrange(sites: &mut [Site], vars: u32) -> usize {
     for region in groups_mut(plain, |a, b| a.region == b.region) {
         sort::in_place(region, |s| s.var);
     }
-    // A site is a word, in dense lists and in runs. Runs cost five words more per variable in use here, dense lists what their
-    // blocks take; but they are stored faster: so as long as no site costs more than two words for it.
     for chunk in groups_mut(plain, |a, b| a.region == b.region) {
-        let runs = 5 * count_by(chunk, |s| s.var);
-        if dense::overhead(chunk, vars) > runs.max(chunk.len()) {
+        if !dense::is_worth_it(chunk, vars, count_by(chunk, |s| s.var)) {
             for s in chunk {
                 s.formula = 0;
             }

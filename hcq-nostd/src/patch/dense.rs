@@ -4,6 +4,7 @@
 //! |---|---|
 //! | one per block, and one more | where each block starts, and where the last one ends |
 //! | a block whose start has [`EACH`] | the offsets / 8 of its first variables, one each; the others have none |
+//! | a block whose start has [`MASK`] | two words with a bit for each variable that has a site; the offsets / 8 of these, one each |
 //! | any other block | where each variable's offsets start, and where the last one's end; then the offsets / 8 |
 //!
 //! Blocks have no gaps. Numbers of words are counted from the start of the table's words.
@@ -14,8 +15,10 @@ use crate::value::low_mask;
 
 /// In a block's start: its first variables have one site each, the others none.
 const EACH: u32 = 1 << 31;
-/// A start without its flag, and the most words that a table can have.
-pub(super) const MOST: u32 = EACH - 1;
+/// In a block's start: its variables have one site each or none, as a mask says.
+const MASK: u32 = 1 << 30;
+/// A start without its flags, and the most words that a table can have.
+pub(super) const MOST: u32 = MASK - 1;
 
 /// Variables of a block: as many as a word of the maps has bits.
 const BLOCK: u32 = u64::BITS;
@@ -25,6 +28,8 @@ const BLOCK: u32 = u64::BITS;
 pub(super) enum Block<'t> {
     /// One offset for each of the first variables, of which there are at most 64.
     Each(&'t [u32]),
+    /// One offset for each variable whose bit is set.
+    Mask(u64, &'t [u32]),
     /// For each variable, where its offsets are among the words: from its entry to the next.
     Bounds(&'t [u32]),
 }
@@ -69,6 +74,11 @@ impl<'t> Dense<'t> {
             let offsets = self.words.get(first..(next & MOST) as usize)?;
             return Some(Block::Each(offsets));
         }
+        if start & MASK != 0 {
+            let data = self.words.get(first..(next & MOST) as usize)?;
+            let (mask, offsets) = data.split_first_chunk()?;
+            return Some(Block::Mask(mask_of(*mask), offsets));
+        }
         let len = self.vars_of(index) + 1;
         let bounds = self.words.get(first..first.checked_add(len)?)?;
         Some(Block::Bounds(bounds))
@@ -84,6 +94,7 @@ impl<'t> Dense<'t> {
     pub(super) fn used(&self) -> impl Iterator<Item = u64> + use<'t> {
         self.all().map(|block| match block {
             Block::Each(offsets) => low_mask(offsets.len().min(64) as u8),
+            Block::Mask(mask, _) => mask,
             Block::Bounds(bounds) => {
                 let pairs = bounds.windows(2).map(|w| matches!(w, [a, b] if a != b));
                 let bits = pairs.zip(0u32..BLOCK);
@@ -95,7 +106,7 @@ impl<'t> Dense<'t> {
     /// Number of sites.
     pub(super) fn sites(&self) -> usize {
         let of = |block| match block {
-            Block::Each(offsets) => <[u32]>::len(offsets),
+            Block::Each(offsets) | Block::Mask(_, offsets) => <[u32]>::len(offsets),
             Block::Bounds(bounds) => match (bounds.first(), bounds.last()) {
                 (Some(&first), Some(&last)) => last.saturating_sub(first) as usize,
                 _ => 0,
@@ -117,7 +128,12 @@ impl<'t> Dense<'t> {
             let data = self.words.get(at..end)?;
             let vars = self.vars_of(index);
             let offsets = if start & EACH != 0 {
-                (data.len() <= vars).then_some(data)?
+                (start & MASK == 0 && data.len() <= vars).then_some(data)?
+            } else if start & MASK != 0 {
+                let (mask, offsets) = data.split_first_chunk()?;
+                let mask = mask_of(*mask);
+                let known = mask & !low_mask(vars.min(64) as u8) == 0;
+                (known && mask.count_ones() as usize == offsets.len()).then_some(offsets)?
             } else {
                 let (bounds, offsets) = data.split_at_checked(vars + 1)?;
                 let (first, last) = (*bounds.first()?, *bounds.last()?);
@@ -141,7 +157,31 @@ fn blocks(vars: u32) -> usize {
     vars.div_ceil(BLOCK) as usize
 }
 
-/// Whether the sites of a block are of its first variables, one each. They are in the order of their variables.
+/// A mask, low word first.
+fn mask_of([low, high]: [u32; 2]) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// How the sites of a block are written. They are in the order of their variables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Each,
+    Mask(u64),
+    Bounds,
+}
+
+fn kind_of(sites: &[Site], block: u32) -> Kind {
+    if one_each(sites, block) {
+        return Kind::Each;
+    }
+    let mask = sites.iter().fold(0, |all, s| all | 1u64 << (s.var % BLOCK));
+    match mask.count_ones() as usize == sites.len() {
+        true => Kind::Mask(mask),
+        false => Kind::Bounds,
+    }
+}
+
+/// Whether the sites of a block are of its first variables, one each.
 fn one_each(sites: &[Site], block: u32) -> bool {
     let vars = block.saturating_mul(BLOCK)..;
     sites.iter().zip(vars).all(|(s, var)| s.var == var)
@@ -155,11 +195,23 @@ fn by_block(sites: &[Site]) -> impl Iterator<Item = (u32, &[Site])> {
 
 /// Words of a region's list that are no offsets. `sites` are the region's, in the order of their variables.
 pub(super) fn overhead(sites: &[Site], vars: u32) -> usize {
-    let bounds = by_block(sites)
-        .filter(|&(block, of)| !one_each(of, block))
-        .map(|(block, _)| vars.saturating_sub(block * BLOCK).min(BLOCK) as usize + 1)
-        .sum::<usize>();
-    bounds + blocks(vars) + 1
+    let of = |(block, of)| match kind_of(of, block) {
+        Kind::Each => 0,
+        Kind::Mask(_) => 2,
+        Kind::Bounds => vars.saturating_sub(block * BLOCK).min(BLOCK) as usize + 1,
+    };
+    by_block(sites).map(of).sum::<usize>() + blocks(vars) + 1
+}
+
+/// Whether a region's plain sites, of so many variables in use, should be a dense list and not runs. `sites` as for
+/// [`overhead`].
+///
+/// A site is a word in both. Runs take five words more per variable in use, dense lists what their blocks take; and a block
+/// takes the time of a run or two when it is looked at: it should have some sites for it.
+pub(super) fn is_worth_it(sites: &[Site], vars: u32, used: usize) -> bool {
+    const SITES_OF_A_BLOCK: usize = 8;
+    let small = overhead(sites, vars) <= (5 * used).max(sites.len());
+    small && sites.len() >= SITES_OF_A_BLOCK * by_block(sites).count()
 }
 
 /// Writes a region's list from word `at` on and returns its end. `sites` as for [`overhead`].
@@ -172,10 +224,21 @@ pub(super) fn fill(sites: &[Site], vars: u32, words: &mut [u32], at: usize) -> O
             .next_if(|&(of, _)| of == block)
             .map_or(&[][..], |b| b.1);
         let start = u32::try_from(end).ok()?;
-        let each = one_each(of, block);
-        *words.get_mut(start_at)? = if each { start | EACH } else { start };
+        let kind = kind_of(of, block);
+        let flag = match kind {
+            Kind::Each => EACH,
+            Kind::Mask(_) => MASK,
+            Kind::Bounds => 0,
+        };
+        *words.get_mut(start_at)? = start | flag;
         start_at += 1;
-        if !each {
+        if let Kind::Mask(mask) = kind {
+            for half in [mask as u32, (mask >> 32) as u32] {
+                *words.get_mut(end)? = half;
+                end += 1;
+            }
+        }
+        if kind == Kind::Bounds {
             let first = block * BLOCK;
             let behind = first + (vars - first).min(BLOCK);
             let mut offset_at = end + (behind - first) as usize + 1;

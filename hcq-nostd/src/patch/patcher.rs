@@ -380,21 +380,22 @@ impl<'m> Patcher<'m> {
         Var(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// Which variables of this word of the maps have runs.
-    #[inline]
-    fn special(&self, word: usize) -> u64 {
-        self.table.special.get(word).map_or(0, |s| s.bits)
-    }
-
     /// Checks the fields of all changed variables that were set, and notes which derived ones must be computed.
     #[inline]
     fn check_changed(&mut self) -> Result<(), PatchError> {
         for word in self.dirty_from..self.dirty_to {
-            let mut left = self.dirty.get(word).copied().unwrap_or(0) & self.special(word);
+            let special = self.table.special(word);
+            let mut left = self.dirty.get(word).copied().unwrap_or(0) & special;
             if left == 0 {
                 continue;
             }
             let mut runs = self.table.runs_of_word(word);
+            if left == special && self.table.derived.is_empty() {
+                for run in runs {
+                    self.check_run(run)?;
+                }
+                continue;
+            }
             while left != 0 {
                 let var = var_at(word, left);
                 left &= left - 1;
@@ -414,7 +415,6 @@ impl<'m> Patcher<'m> {
     /// it feeds become stale.
     #[inline]
     fn check_runs<'t>(&mut self, runs: &'t [Run], var: u32) -> Result<&'t [Run], PatchError> {
-        let value = self.values.get(var as usize).copied().unwrap_or(0);
         let mut left = runs;
         while let Some((run, behind)) = left.split_first()
             && run.var == var
@@ -426,15 +426,23 @@ impl<'m> Patcher<'m> {
                 }
                 continue;
             }
-            let formula = self.table.formulas.get(run.formula as usize);
-            if let Some(Err(misfit)) = formula.map(|f| f.check(value)) {
-                return Err(PatchError::Misfit {
-                    var: Var(var),
-                    misfit,
-                });
-            }
+            self.check_run(run)?;
         }
         Ok(left)
+    }
+
+    /// Whether the fields of one run can take the value of its variable.
+    #[inline]
+    fn check_run(&self, run: &Run) -> Result<(), PatchError> {
+        let value = self.values.get(run.var as usize).copied().unwrap_or(0);
+        let formula = self.table.formulas.get(run.formula as usize);
+        match formula.map(|f| f.check(value)) {
+            Some(Err(misfit)) => Err(PatchError::Misfit {
+                var: Var(run.var),
+                misfit,
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn mark_stale(&mut self, index: usize) {
@@ -520,6 +528,11 @@ impl<'m> Patcher<'m> {
                 stores::one_each(checked, region, offsets, values, which);
                 which.count_ones() as usize
             }
+            Block::Mask(mask, offsets) => {
+                let which = changed & mask;
+                stores::masked(checked, region, offsets, values, mask, which);
+                which.count_ones() as usize
+            }
             Block::Bounds(bounds) => self.store_few(checked, bounds, values, changed, region),
         }
     }
@@ -555,36 +568,37 @@ impl<'m> Patcher<'m> {
     fn store_runs(&self, checked: Checked, regions: &mut [Region<'_>]) -> usize {
         let mut stored = 0;
         for (word, changed) in self.changed() {
-            let mut special = changed & self.special(word);
-            if special == 0 {
+            let special = self.table.special(word);
+            let mut left = changed & special;
+            if left == 0 {
                 continue;
             }
             let mut runs = self.table.runs_of_word(word);
-            while special != 0 {
-                let var = var_at(word, special);
-                special &= special - 1;
-                let value = self.values.get(var as usize).copied().unwrap_or(0);
+            if left == special {
+                for run in runs {
+                    stored += self.store_run(checked, regions, run);
+                }
+                continue;
+            }
+            while left != 0 {
+                let var = var_at(word, left);
+                left &= left - 1;
                 runs = PatchTable::runs_from(runs, var);
                 while let Some((run, behind)) = runs.split_first()
                     && run.var == var
                 {
                     runs = behind;
-                    stored += self.store_run(checked, regions, run, value);
+                    stored += self.store_run(checked, regions, run);
                 }
             }
         }
         stored
     }
 
-    /// The sites of one run for a value of its variable.
+    /// The sites of one run.
     #[inline(always)]
-    fn store_run(
-        &self,
-        checked: Checked,
-        regions: &mut [Region<'_>],
-        run: &Run,
-        value: u64,
-    ) -> usize {
+    fn store_run(&self, checked: Checked, regions: &mut [Region<'_>], run: &Run) -> usize {
+        let value = self.values.get(run.var as usize).copied().unwrap_or(0);
         let formula = self.table.formulas.get(run.formula as usize);
         let region = regions.get_mut(usize::from(run.region));
         let (Some(formula), Some(region)) = (formula, region) else {

@@ -66,6 +66,35 @@ pub(super) fn one_each(
     }
 }
 
+/// A plain site for each of up to 64 values whose bit is set in `mask`, in order: of those whose bit is set in `which`, too.
+/// `offsets` as for [`block`].
+#[inline]
+pub(super) fn masked(
+    _: Checked,
+    region: &mut Region<'_>,
+    offsets: &[u32],
+    values: &[u64],
+    mask: u64,
+    which: u64,
+) {
+    let mut left = which;
+    let all = which == mask;
+    let mut in_order = offsets.iter();
+    while left != 0 {
+        let i = left.trailing_zeros() as usize;
+        let below = left & left.wrapping_neg();
+        left &= left - 1;
+        let offset = match all {
+            true => in_order.next(),
+            false => offsets.get((mask & (below - 1)).count_ones() as usize),
+        };
+        if let (Some(offset), Some(&value)) = (offset, values.get(i)) {
+            // SAFETY: as for `block`.
+            unsafe { scatter::plain(region, core::slice::from_ref(offset), value) };
+        }
+    }
+}
+
 /// Plain sites of one variable. `offsets` as for [`block`].
 #[inline]
 pub(super) fn plain(_: Checked, region: &mut Region<'_>, offsets: &[u32], value: u64) {

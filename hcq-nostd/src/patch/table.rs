@@ -527,8 +527,8 @@ impl<'t> PatchTable<'t> {
             .unwrap_or_default()
     }
 
-    /// The runs of one variable and of those behind it. `from` are the runs of the variable's word of the maps or, better,
-    /// what is behind the runs of one before it in there.
+    /// The runs of one variable and of those behind it in its word of the maps. `from` are all of that word or, better, what
+    /// is behind the runs of one before it in there.
     #[inline]
     pub(super) fn runs_from(from: &'t [Run], var: u32) -> &'t [Run] {
         // Variables that change together are neighbours, mostly.
@@ -539,13 +539,22 @@ impl<'t> PatchTable<'t> {
         from.get(at..).unwrap_or_default()
     }
 
-    /// The runs of a word of the maps, and those behind them.
+    /// Which variables of a word of the maps have runs.
+    #[inline]
+    pub(super) fn special(&self, word: usize) -> u64 {
+        self.special.get(word).map_or(0, |s| s.bits)
+    }
+
+    /// The runs of a word of the maps.
     #[inline]
     pub(super) fn runs_of_word(&self, word: usize) -> &'t [Run] {
-        let special = self.special.get(word);
-        special
-            .and_then(|s| self.runs.get(s.first_run as usize..))
-            .unwrap_or_default()
+        let Some(special) = self.special.get(word) else {
+            return &[];
+        };
+        let next = self.special.get(word + 1);
+        let end = next.map_or(self.runs.len(), |s| s.first_run as usize);
+        let runs = self.runs.get(special.first_run as usize..end);
+        runs.unwrap_or_default()
     }
 
     /// The table's bytes, to be stored and [parsed](Self::parse) again.

@@ -79,25 +79,19 @@ impl<'m> Patcher<'m> {
 
     /// The runs of a graph's own variables that changed.
     #[inline]
-    fn own_runs(&self) -> impl Iterator<Item = (&'m Run, u64)> {
+    fn own_runs(&self) -> impl Iterator<Item = &'m Run> {
         let (from, to) = self.own.runs;
         let runs = self.table.runs.get(from..to).unwrap_or_default();
-        runs.iter().filter_map(|run| {
+        runs.iter().filter(|run| {
             let among = run.var.wrapping_sub(self.own.first);
-            let changed = self.own.dirty >> (among & 63) & 1 != 0;
-            let value = self.values.get(run.var as usize);
-            value.filter(|_| changed).map(|&value| (run, value))
+            self.own.dirty >> (among & 63) & 1 != 0
         })
     }
 
     #[inline]
     pub(super) fn check_own(&self) -> Result<(), PatchError> {
-        for (run, value) in self.own_runs() {
-            let formula = self.table.formulas.get(run.formula as usize);
-            if let Some(Err(misfit)) = formula.map(|f| f.check(value)) {
-                let var = Var(run.var);
-                return Err(PatchError::Misfit { var, misfit });
-            }
+        for run in self.own_runs() {
+            self.check_run(run)?;
         }
         Ok(())
     }
@@ -105,8 +99,8 @@ impl<'m> Patcher<'m> {
     #[inline]
     pub(super) fn store_own(&mut self, checked: Checked, regions: &mut [Region<'_>]) -> usize {
         let mut stored = 0;
-        for (run, value) in self.own_runs() {
-            stored += self.store_run(checked, regions, run, value);
+        for run in self.own_runs() {
+            stored += self.store_run(checked, regions, run);
         }
         if self.own.dense {
             let (first, dirty) = (self.own.first, self.own.dirty);

@@ -26,6 +26,7 @@ fn block() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         Just(vec![0; 64]),
         Just(vec![1; 64]),
+        prop::collection::vec(0usize..2, 64),
         (0usize..64).prop_map(|n| (0..64).map(|i| usize::from(i < n)).collect()),
         prop::collection::vec(0usize..4, 64),
         prop::collection::vec(prop_oneof![9 => Just(1usize), 1 => 0usize..3], 64),
