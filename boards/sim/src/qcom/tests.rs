@@ -18,6 +18,7 @@ mod commands;
 mod contexts;
 mod faults;
 mod memory;
+mod msm;
 mod order;
 mod properties;
 

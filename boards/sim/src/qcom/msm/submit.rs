@@ -6,6 +6,7 @@ use hcq_uapi::msm::{
     SubmitFlags, drm_msm_gem_submit, drm_msm_gem_submit_bo, drm_msm_gem_submit_cmd,
     drm_msm_gem_submit_reloc,
 };
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::Kernel;
 use super::gpu::{Commands, Job};
@@ -19,12 +20,39 @@ const COMMAND_BYTES: u64 = 48;
 const FENCES: u32 = i32::MAX.cast_unsigned();
 
 /// Entry `n` of the caller's list.
-fn entry<T: zerocopy::FromBytes + zerocopy::IntoBytes>(list: u64, n: u32) -> Result<T, i32> {
+fn entry<T: FromBytes + IntoBytes>(list: u64, n: u32) -> Result<T, i32> {
     let bytes = u64::try_from(size_of::<T>()).map_err(|_| libc::EFAULT)?;
     let at = bytes
         .checked_mul(n.into())
         .and_then(|offset| list.checked_add(offset));
     user::get(at.ok_or(libc::EFAULT)?)
+}
+
+/// Entries of a list that are read at once.
+const AT_ONCE: u32 = 128;
+
+/// Looks at the entries of the caller's list in order, up to the first that cannot be read, or that `each` refuses.
+fn entries<T: FromBytes + IntoBytes + Copy>(
+    list: u64,
+    count: u32,
+    mut each: impl FnMut(T) -> Result<(), i32>,
+) -> Result<(), i32> {
+    let mut n = 0;
+    while n < count {
+        let now = (count - n).min(AT_ONCE);
+        let mut part = vec![T::new_zeroed(); usize::try_from(now).unwrap_or(0)];
+        let bytes = u64::try_from(size_of::<T>()).map_err(|_| libc::EFAULT)?;
+        let start = bytes
+            .checked_mul(n.into())
+            .and_then(|offset| list.checked_add(offset));
+        let whole = start
+            .is_some_and(|start| user::read(start, part.as_mut_slice().as_mut_bytes()).is_ok());
+        for (at, known) in (n..).zip(part) {
+            each(if whole { known } else { entry(list, at)? })?;
+        }
+        n += now;
+    }
+    Ok(())
 }
 
 impl Kernel {
@@ -107,20 +135,20 @@ impl Kernel {
         file: FileId,
         args: &drm_msm_gem_submit,
     ) -> Result<Vec<(u64, bool)>, i32> {
-        let mut entries = Vec::new();
-        for n in 0..args.nr_bos {
-            let entry: drm_msm_gem_submit_bo = entry(args.bos, n)?;
+        let mut used = Vec::new();
+        entries(args.bos, args.nr_bos, |entry: drm_msm_gem_submit_bo| {
             let unknown = entry.flags.bits() & !MSM_SUBMIT_BO_FLAGS != 0;
-            let used = SubmitBoFlags::READ | SubmitBoFlags::WRITE;
-            if unknown || !entry.flags.intersects(used) {
+            let how = SubmitBoFlags::READ | SubmitBoFlags::WRITE;
+            if unknown || !entry.flags.intersects(how) {
                 return Err(libc::EINVAL);
             }
-            entries.push(entry);
-        }
+            used.push(entry);
+            Ok(())
+        })?;
         let file = self.file(file)?;
         let mut objects: Vec<(u64, bool)> = Vec::new();
         let mut seen = std::collections::BTreeSet::new();
-        for entry in entries {
+        for entry in used {
             let id = file.object(entry.handle).ok_or(libc::EINVAL)?;
             if !seen.insert(id) {
                 return Err(libc::EINVAL);
