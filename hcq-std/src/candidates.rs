@@ -7,7 +7,7 @@ use crate::backend::{Backend, Port};
 use crate::cpu::Cpu;
 use crate::name::{self, Name};
 use crate::seam::{Errno, Linux, System};
-use crate::{Error, Options, amd, kfd, kgsl, nv, qcom};
+use crate::{Error, Options, amd, kfd, nv, qcom};
 
 /// A device that there may be.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub fn devices_on(system: &dyn System) -> Vec<Candidate> {
     let mut all = vec![cpu];
     all.extend(kfd::candidates(system));
     all.extend(nv::candidates(system));
-    all.push(kgsl::candidates(system));
+    all.push(qcom::candidate(system));
     all
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn open(text: &str, options: &Options) -> Result<Opened, Error> {
         return nv::open(&process, name.ordinal, options);
     }
     if name.family == "qcom" {
-        return qcom::open(name.ordinal, name.fast, options);
+        return qcom::open(name.ordinal, name.fast, name.msm, options);
     }
     let process = kfd::Process::open(&options.system)?;
     amd::open(&process, name.ordinal, name.aql, options)

@@ -64,7 +64,8 @@
 //! | `amd`, `amd:1` | the first, the second AMD GPU that the kernel's driver (KFD) has |
 //! | `amd,aql`, `amd:1,aql` | the same with compute queues of AQL packets, not PM4 words |
 //! | `nv`, `nv:1` | the first, the second NVIDIA GPU that NVIDIA's kernel driver has, counted along the bus |
-//! | `qcom` | the Adreno GPU that Qualcomm's kernel driver (kgsl) has |
+//! | `qcom` | the Adreno GPU that Qualcomm's kernel driver (kgsl) has, or else Linux' own (msm) |
+//! | `qcom,msm` | the one that msm has |
 //! | `qcom,fast` | the same with the GPU's fastest clock while work runs |
 //! | `sim:amd-gfx1100`, `sim:amd-gfx942:1,gpus=4,aql,seed=7`, `sim:nv-hopper,gpus=2`, `sim:qcom-a650` | a GPU of a simulated machine (feature `sim`) |
 //!
@@ -222,6 +223,7 @@ mod kfd;
 mod kgsl;
 mod launch;
 mod lent;
+mod msm;
 mod name;
 mod nv;
 mod options;

@@ -21,6 +21,8 @@ pub(crate) struct Name<'a> {
     pub(crate) aql: bool,
     /// Adreno: the fastest clock while work runs.
     pub(crate) fast: bool,
+    /// Adreno: the GPU behind Linux' own driver. A simulated machine has that driver then.
+    pub(crate) msm: bool,
 }
 
 /// A simulated machine.
@@ -111,6 +113,7 @@ impl<'a> Name<'a> {
             ordinal,
             aql: false,
             fast: false,
+            msm: false,
         };
         for option in parts {
             match (option.split_once('='), &mut parsed.machine) {
@@ -133,6 +136,18 @@ impl<'a> Name<'a> {
                         return Err(refused("option `aql` is there twice".into(), "say it once"));
                     }
                 }
+                (None, machine) if option == "msm" && family == "qcom" => {
+                    if std::mem::replace(&mut parsed.msm, true) {
+                        return Err(refused("option `msm` is there twice".into(), "say it once"));
+                    }
+                    if let Some(machine) = machine {
+                        if machine.options.iter().any(|(o, _)| *o == "msm") {
+                            let reason = "option `msm` is there twice".into();
+                            return Err(refused(reason, "say it once"));
+                        }
+                        machine.options.push(("msm", "present"));
+                    }
+                }
                 (None, _) if option == "fast" && family == "qcom" => {
                     if std::mem::replace(&mut parsed.fast, true) {
                         return Err(refused(
@@ -144,7 +159,7 @@ impl<'a> Name<'a> {
                 (None, _) => {
                     let hint = match family {
                         "amd" => "an AMD device takes `aql`",
-                        "qcom" => "an Adreno device takes `fast`",
+                        "qcom" => "an Adreno device takes `fast` and `msm`",
                         _ => "this device takes none",
                     };
                     return Err(refused(format!("there is no option `{option}`"), hint));
@@ -167,6 +182,7 @@ mod tests {
             ordinal: 0,
             aql: false,
             fast: false,
+            msm: false,
         };
         let cases = [
             ("amd", plain.clone()),
@@ -211,6 +227,27 @@ mod tests {
                     }),
                     ordinal: 1,
                     aql: true,
+                    ..plain.clone()
+                },
+            ),
+            (
+                "qcom,msm,fast",
+                Name {
+                    family: "qcom",
+                    fast: true,
+                    msm: true,
+                    ..plain.clone()
+                },
+            ),
+            (
+                "sim:qcom-a630,msm,seed=7",
+                Name {
+                    family: "qcom",
+                    machine: Some(Machine {
+                        chip: "qcom-a630",
+                        options: vec![("msm", "present"), ("seed", "7")],
+                    }),
+                    msm: true,
                     ..plain
                 },
             ),
@@ -259,6 +296,10 @@ mod tests {
             ("cpu,aql", "no option `aql`; this device takes none"),
             ("amd,gpus=2", "`gpus` is an option of simulated machines"),
             ("sim:amd-gfx942,gpus=2,gpus=2", "`gpus` is there twice"),
+            ("amd,msm", "no option `msm`"),
+            ("qcom,msm,msm", "`msm` is there twice"),
+            ("sim:qcom-a630,msm=bare,msm", "`msm` is there twice"),
+            ("sim:qcom-a630,msm,msm=bare", "`msm` is there twice"),
         ] {
             let e = Name::parse(text).expect_err(text);
             assert!(e.to_string().contains(part), "{text}: {e}");

@@ -3,13 +3,11 @@
 use std::path::Path;
 
 use super::device::NODE;
+use crate::msm;
 use crate::seam::{Errno, System};
 
 /// The driver's class: there when the driver is, whatever `/dev` holds.
 const CLASS: &str = "/sys/class/kgsl";
-/// Mainline's driver, which has the same GPUs behind another interface.
-const MSM: &str = "/sys/bus/platform/drivers/msm_gpu";
-const ADRENO: &str = "/sys/bus/platform/drivers/adreno";
 
 /// The node's driver does not answer as it should.
 pub(super) const FOREIGN: &str =
@@ -23,9 +21,9 @@ pub(super) fn open(system: &dyn System, errno: Errno) -> String {
                 format!(
                     "the driver is loaded, but there is no node here: in a container, add the device {NODE}"
                 )
-            } else if system.list(Path::new(ADRENO)).is_ok() || system.list(Path::new(MSM)).is_ok()
-            {
-                "this kernel has the mainline driver `msm`, whose interface is not supported: a vendor kernel has `kgsl`"
+            } else if msm::is_loaded(system) {
+                "this kernel has the mainline driver `msm`, and that has no render node: parts of it may not have come \
+                 up (dmesg | grep -e msm -e adreno)"
                     .into()
             } else {
                 "the kgsl driver is not there: it comes with the kernels of Qualcomm's boards and of Android; there may \

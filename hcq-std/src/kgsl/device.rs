@@ -14,7 +14,7 @@ use super::context;
 use super::memory::Bo;
 use crate::Error;
 use crate::ioctl::{Plain, call_with};
-use crate::qcom::driver::{Block, Caching, Clocks, Context, Driver, Facts};
+use crate::qcom::driver::{Block, Caching, Calls, Clocks, Context, Driver, Facts};
 use crate::seam::{Errno, Handle, Open, System};
 
 /// The driver's node.
@@ -160,6 +160,26 @@ fn facts(system: &dyn System, file: &Handle) -> Result<Facts, Errno> {
     })
 }
 
+/// Whether an answer says that there is no such node.
+pub(super) const fn is_absent(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::NODEV | Errno::NXIO)
+}
+
+fn cannot_open(system: &dyn System, errno: Errno) -> Error {
+    Error::Unavailable {
+        name: NAME.into(),
+        reason: format!("{NODE} cannot be opened: {errno}"),
+        hint: advice::open(system, errno),
+    }
+}
+
+/// The calls that submissions are made of.
+static CALLS: Calls = Calls {
+    driver: "kgsl",
+    submit: "GPU_COMMAND",
+    flush: "GPUOBJ_SYNC",
+};
+
 /// An opened GPU.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -168,10 +188,10 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Opens the GPU.
-    pub(crate) fn open(system: &Arc<dyn System>) -> Result<Self, Error> {
+    /// Opens the GPU; `None` if there is no node.
+    pub(crate) fn find(system: &Arc<dyn System>) -> Result<Option<Self>, Error> {
         match open(&**system) {
-            Ok((file, facts)) => Ok(Self {
+            Ok((file, facts)) => Ok(Some(Self {
                 node: Arc::new(Node {
                     system: Arc::clone(system),
                     file: Some(file),
@@ -179,20 +199,27 @@ impl Device {
                     own_addresses: AtomicBool::new(false),
                 }),
                 facts,
-            }),
-            Err(("open", errno)) => Err(Error::Unavailable {
-                name: NAME.into(),
-                reason: format!("{NODE} cannot be opened: {errno}"),
-                hint: advice::open(&**system, errno),
-            }),
+            })),
+            Err(("open", errno)) if is_absent(errno) => Ok(None),
+            Err(("open", errno)) => Err(cannot_open(&**system, errno)),
             Err((operation, errno)) => Err(Node::failed(operation, errno, advice::FOREIGN)),
         }
+    }
+
+    /// The same where there has to be one.
+    pub(crate) fn open(system: &Arc<dyn System>) -> Result<Self, Error> {
+        let found = Self::find(system)?;
+        found.ok_or_else(|| cannot_open(&**system, Errno::NOENT))
     }
 }
 
 impl Driver for Device {
     fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    fn calls(&self) -> &'static Calls {
+        &CALLS
     }
 
     fn system(&self) -> &Arc<dyn System> {

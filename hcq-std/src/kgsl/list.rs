@@ -6,7 +6,7 @@ use hcq_boards::qcom::{self, Board};
 use hcq_qcom::chips::{Chip, ChipId};
 
 use super::advice;
-use super::device::{NAME, NODE, open};
+use super::device::{self, NAME, NODE, open};
 use crate::candidates::{Attempt, Candidate};
 use crate::seam::{Errno, System};
 
@@ -19,8 +19,22 @@ fn board(system: &dyn System) -> Option<&'static Board> {
     qcom::find(&names)
 }
 
+/// What a GPU is called, with the board that it is on, if that is a known one.
+pub(crate) fn on_board(system: &dyn System, name: String) -> String {
+    match board(system) {
+        Some(board) => format!("{name} of a {}", board.describe()),
+        None => name,
+    }
+}
+
+/// Whether there is a node of kgsl's.
+pub(crate) fn is_absent(candidate: &Candidate) -> bool {
+    let answers = candidate.attempts.first().and_then(|first| first.errno);
+    answers.is_some_and(device::is_absent)
+}
+
 /// What there is of Adreno behind kgsl, and what keeps it from being opened. Nothing stays open.
-pub(crate) fn candidates(system: &dyn System) -> Candidate {
+pub(crate) fn candidate(system: &dyn System) -> Candidate {
     let attempt = |operation, errno: Option<Errno>, hint: String| Attempt {
         path: NODE.into(),
         operation,
@@ -31,10 +45,7 @@ pub(crate) fn candidates(system: &dyn System) -> Candidate {
         Ok((file, facts)) => {
             system.close(file);
             let name = facts.name.unwrap_or_else(|| ChipId(facts.chip).to_string());
-            let name = match board(system) {
-                Some(board) => format!("{name} of a {}", board.describe()),
-                None => name,
-            };
+            let name = on_board(system, name);
             let opened = attempt("open", None, String::new());
             match Chip::find(ChipId(facts.chip)) {
                 Ok(chip) => (

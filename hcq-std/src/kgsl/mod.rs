@@ -12,7 +12,7 @@ mod list;
 mod memory;
 
 pub(crate) use device::Device;
-pub(crate) use list::{candidates, known};
+pub(crate) use list::{candidate, is_absent, known, on_board};
 
 #[cfg(test)]
 pub(crate) mod fake;

@@ -9,7 +9,7 @@ use hcq_nostd::fault::{Access, FaultKind};
 use hcq_uapi::kgsl::{self, CacheMode, ContextFlags, MemFlags};
 
 use super::fake::{Counted, Fake};
-use super::{Device, candidates};
+use super::{Device, candidate};
 use crate::Error;
 use crate::backend::Piece;
 use crate::qcom::driver::{Block, Caching, Driver, Refusal};
@@ -401,7 +401,7 @@ fn every_call_that_fails_once_leaves_nothing_behind() {
 #[test]
 fn lists_say_why_not() {
     let attempt = |fake: &Arc<Fake>| {
-        let candidate = candidates(&**fake);
+        let candidate = candidate(&**fake);
         let last = candidate.attempts.last().expect("tried").clone();
         (candidate.ready, candidate.description, last)
     };

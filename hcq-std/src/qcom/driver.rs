@@ -1,5 +1,5 @@
-//! What the shell needs of a kernel driver of Adreno GPUs: one private trait, so that another driver joins beside
-//! [`kgsl`](crate::kgsl) without a change above it.
+//! What the shell needs of a kernel driver of Adreno GPUs: one private trait, which [`kgsl`](crate::kgsl) and
+//! [`msm`](crate::msm) have, so that nothing above knows one from the other.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -32,6 +32,17 @@ pub(crate) struct Facts {
     pub(crate) chip: u32,
     /// Bytes of tile memory.
     pub(crate) tile_bytes: u64,
+}
+
+/// A driver's words for messages.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    /// Its name, as in the kernel's log.
+    pub(crate) driver: &'static str,
+    /// The call that submits.
+    pub(crate) submit: &'static str,
+    /// The call that sees to the host's caches.
+    pub(crate) flush: &'static str,
 }
 
 /// Memory that the GPU sees, given back when it is dropped.
@@ -93,6 +104,8 @@ pub(crate) trait Context: fmt::Debug + Send + Sync {
 pub(crate) trait Driver: fmt::Debug + Send + Sync {
     /// What it is.
     fn facts(&self) -> &Facts;
+    /// What messages call it, and its calls.
+    fn calls(&self) -> &'static Calls;
     /// Who answers calls.
     fn system(&self) -> &Arc<dyn System>;
     /// Zeroed memory.
@@ -104,8 +117,13 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
         bytes: usize,
         writable: bool,
     ) -> Result<Box<dyn Block>, Error>;
-    /// Whether the GPU looks into the host's caches where it is asked to, for memory of the driver and pages of the process alike.
+    /// Whether the GPU takes pages of the process, and looks into the host's caches for them as for memory of the driver.
     fn snoops(&self) -> bool;
+    /// Whether what was submitted behind a submission that failed runs all the same. If so, submissions have to see to that
+    /// themselves.
+    fn runs_on(&self) -> bool {
+        false
+    }
     /// A new queue. With `fast` the GPU's clock is at its fastest while it runs.
     fn context(&self, fast: bool) -> Result<Arc<dyn Context>, Error>;
     /// Both clocks; `None` if the driver cannot read the GPU's.

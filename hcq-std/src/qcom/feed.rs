@@ -306,7 +306,13 @@ impl<R: Ring> Context for Feed<R> {
             };
             let left = end.saturating_duration_since(Instant::now());
             let came = match next {
-                Some(mark) => lane.sleep(mark, left),
+                Some(mark) => {
+                    let came = lane.sleep(mark, left);
+                    if !came {
+                        lane.pump();
+                    }
+                    came
+                }
                 None => {
                     std::thread::sleep(Duration::from_millis(1).min(left));
                     lane.pump();

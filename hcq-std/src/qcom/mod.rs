@@ -11,6 +11,7 @@ pub(crate) mod driver;
 mod encode;
 pub(crate) mod feed;
 mod images;
+mod list;
 mod memory;
 mod port;
 mod program;
@@ -36,6 +37,7 @@ use hcq_qcom::image::BorderColor;
 use self::clock::Clock;
 use self::copies::Copies;
 use self::driver::{Block, Caching, Context, Driver};
+pub(crate) use self::list::candidate;
 use self::memory::Table;
 use self::port::{PortWords, QcomPort, WAKE_UP};
 use self::program::{Target, own};
@@ -46,6 +48,7 @@ use crate::backend::{
 use crate::heap::lock;
 use crate::info::DeviceInfo;
 use crate::kgsl;
+use crate::msm;
 use crate::seam::{Errno, System};
 use crate::{Error, Options};
 
@@ -61,6 +64,8 @@ const OWN_BYTES: usize = 4096;
 const PRIVATE: u16 = 0;
 const PROBE_AT: usize = 64;
 const BORDERS_AT: usize = 1024;
+/// 1 while no submission runs, or has failed, on a driver that [runs on](Driver::runs_on).
+const CHAIN_AT: usize = 128;
 
 /// Bytes of command memory for each of [`Options::ring_packets`].
 const ENTRY_BYTES: usize = 64;
@@ -151,21 +156,31 @@ fn at_variable(device: &Device, own: Var) -> Device {
     device.based_on(own, 0, BORDERS_AT as u64)
 }
 
-/// The words that a port adds to those it is given.
-fn port_words(device: &Device, probe: u64) -> Result<PortWords, RecordError> {
+/// The words that a port adds to those it is given. With a chain a submission begins when the one before it is done, and never
+/// if that one failed: it hangs as well then.
+fn port_words(device: &Device, probe: u64, chain: Option<u64>) -> Result<PortWords, RecordError> {
     let mut words = [0; 256];
     let mut made = |command: Command<'_>| {
         let (n, _) = encode::compute(device, &command, None, &mut words, PatchList::none())?;
         Ok::<Box<[u32]>, RecordError>(words.get(..n).unwrap_or_default().into())
     };
-    let at = SignalAt {
-        address: probe.into(),
+    let at = |address: u64| SignalAt {
+        address: address.into(),
         notify: false,
     };
-    let time = made(Command::Timestamp(at))?;
+    let time = made(Command::Timestamp(at(probe)))?;
     let word = made(Command::Write(probe.into(), 1u64.into(), WriteWidth::W32))?;
+    let (mut before, mut after) = (made(Command::Barrier)?, Box::default());
+    if let Some(chain) = chain {
+        // Waits have a barrier behind them.
+        let wait = made(Command::Wait(at(chain), 1u64.into()))?;
+        let taken = made(Command::Write(chain.into(), 0u64.into(), WriteWidth::W32))?;
+        before = [wait, taken].concat().into();
+        after = made(Command::Signal(at(chain), 1u64.into()))?;
+    }
     Ok(PortWords {
-        barrier: made(Command::Barrier)?,
+        before,
+        after,
         probe: [time, word].concat().into(),
     })
 }
@@ -190,15 +205,30 @@ pub(crate) struct Qcom {
 type Opened = (Arc<dyn Backend>, Box<dyn Port>);
 
 /// Opens the GPU. Options have been checked.
-pub(crate) fn open(ordinal: usize, fast: bool, options: &Options) -> Result<Opened, Error> {
+pub(crate) fn open(
+    ordinal: usize,
+    fast: bool,
+    only_msm: bool,
+    options: &Options,
+) -> Result<Opened, Error> {
     if ordinal != 0 {
         return Err(Error::Unavailable {
             name: format!("qcom:{ordinal}"),
-            reason: "kgsl has one GPU".into(),
+            reason: "a board has one GPU".into(),
             hint: "use `qcom`".into(),
         });
     }
-    let driver: Arc<dyn Driver> = Arc::new(kgsl::Device::open(&options.system)?);
+    let system = &options.system;
+    let found = if only_msm {
+        None
+    } else {
+        kgsl::Device::find(system)?
+    };
+    let driver: Arc<dyn Driver> = match found {
+        Some(kgsl) => Arc::new(kgsl),
+        None if only_msm || msm::is_there(&**system) => Arc::new(msm::Device::open(system)?),
+        None => Arc::new(kgsl::Device::open(system)?),
+    };
     open_on(&driver, fast, options)
 }
 
@@ -228,7 +258,8 @@ fn open_on(driver: &Arc<dyn Driver>, fast: bool, options: &Options) -> Result<Op
     let places = Places::new(&**driver)?;
     let device = places.device(chip)?;
     let probe = places.block.address() + PROBE_AT as u64;
-    let words = port_words(&device, probe).map_err(Error::record("memory_barrier"))?;
+    let chain = driver.runs_on().then(|| places.start_chain()).transpose()?;
+    let words = port_words(&device, probe, chain).map_err(Error::record("memory_barrier"))?;
     let target = Arc::new(Target::new(driver, device)?);
     let table = Arc::new(Table::new(driver));
     let bytes = options.ring_packets.saturating_mul(ENTRY_BYTES).max(4096);
@@ -250,7 +281,10 @@ fn open_on(driver: &Arc<dyn Driver>, fast: bool, options: &Options) -> Result<Op
     let silent = || Error::Unavailable {
         name: "qcom".into(),
         reason: format!("the GPU did nothing for {} ms", WAKE_UP.as_millis()),
-        hint: "its firmware may be missing, or it hangs (dmesg | grep kgsl)".into(),
+        hint: format!(
+            "its firmware may be missing, or it hangs (dmesg | grep {})",
+            driver.calls().driver
+        ),
     };
     // The first one wakes it up; the second one says what time it is.
     port.probe(WAKE_UP)?.ok_or_else(silent)?;

@@ -23,7 +23,9 @@ pub(super) const WAKE_UP: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct PortWords {
     /// What every submission starts with: what hosts and copy queues have written is seen.
-    pub(super) barrier: Box<[u32]>,
+    pub(super) before: Box<[u32]>,
+    /// What every submission ends with.
+    pub(super) after: Box<[u32]>,
     /// Writes a timestamp, and then 1 where queues are tried.
     pub(super) probe: Box<[u32]>,
 }
@@ -138,13 +140,19 @@ impl QcomPort {
         })
     }
 
+    /// Words that a submission needs beside its own.
+    const fn extra(&self) -> usize {
+        self.words.before.len() + self.words.after.len()
+    }
+
     fn push_words(&mut self, body: Body<'_>, end: &[u32]) -> Result<(), PushError> {
         let (words, pieces): (&[u32], &[Piece]) = match body {
             Body::Words(words) => (words, &[]),
             Body::Launch(words, pieces) => (words, pieces),
         };
-        let (barrier, before) = (self.words.barrier.len(), words.len());
-        let count = barrier + before + end.len();
+        let before = self.words.before.len() + words.len();
+        let behind = end.len() + self.words.after.len();
+        let count = before + behind;
         let (start, finish) = self.reserve(count)?;
         let whole = self.arena.bytes();
         let at = usize::try_from(start.checked_rem(whole).unwrap_or(0));
@@ -153,9 +161,10 @@ impl QcomPort {
             let written = self.arena.region.write_words(at, words);
             written.map_err(|_| PushError::TooLarge)
         };
-        write(at, &self.words.barrier)?;
-        write(at + barrier * 4, words)?;
-        write(at + (barrier + before) * 4, end)?;
+        write(at, &self.words.before)?;
+        write(at + self.words.before.len() * 4, words)?;
+        write(at + before * 4, end)?;
+        write(at + (before + end.len()) * 4, &self.words.after)?;
         let address = self.arena.region.device_address(at);
         let address = address.ok_or(PushError::TooLarge)?;
         let piece = |address, words: usize| {
@@ -166,18 +175,18 @@ impl QcomPort {
         if pieces.is_empty() {
             list.push(piece(address, count)?);
         } else {
-            list.push(piece(address, barrier + before)?);
+            list.push(piece(address, before)?);
             for given in pieces.iter().filter(|p| p.words > 0) {
                 list.push(piece(given.address, given.words)?);
             }
-            if !end.is_empty() {
-                let behind = (barrier + before) as u64 * 4;
-                list.push(piece(address + behind, end.len())?);
+            if behind > 0 {
+                list.push(piece(address + before as u64 * 4, behind)?);
             }
         }
         // What the host stored into memory that the GPU does not look into goes first.
         let flushed = self.lane.flush();
-        flushed.map_err(|errno| PushError::Refused("GPUOBJ_SYNC", errno))?;
+        let calls = self.lane.driver.calls();
+        flushed.map_err(|errno| PushError::Refused(calls.flush, errno))?;
         // ORDER: words are in memory before the driver hands them to the GPU, also those of write-combined memory.
         publish_fence();
         match self.context.submit(&list) {
@@ -187,7 +196,7 @@ impl QcomPort {
                 Ok(())
             }
             Err(Refusal::Fault) => Err(PushError::Stopped),
-            Err(Refusal::Driver(errno)) => Err(PushError::Refused("GPU_COMMAND", errno)),
+            Err(Refusal::Driver(errno)) => Err(PushError::Refused(calls.submit, errno)),
         }
     }
 
@@ -231,8 +240,8 @@ impl Port for QcomPort {
         match queue.kind {
             QueueKind::Copy => self.copies.room(queue.index, words),
             QueueKind::Compute => {
-                let barrier = self.words.barrier.len();
-                self.reserve(barrier + words).map(drop)
+                let extra = self.extra();
+                self.reserve(extra + words).map(drop)
             }
         }
     }
@@ -250,12 +259,14 @@ impl Port for QcomPort {
         // Nothing of the old context runs.
         self.arena.in_flight.clear();
         self.arena.get = self.arena.put;
+        self.places.start_chain()?;
         match self.probe(limit.max(WAKE_UP))? {
             Some(_) => Ok(()),
             None => Err(Error::Recovery {
-                reason: "a new context did nothing: the GPU does not come back; the kernel's log may say why (dmesg | grep \
-                         kgsl)"
-                    .into(),
+                reason: format!(
+                    "a new queue did nothing: the GPU does not come back; the kernel's log may say why (dmesg | grep {})",
+                    self.lane.driver.calls().driver
+                ),
             }),
         }
     }
@@ -265,6 +276,12 @@ impl Places {
     fn word(&self, at: usize) -> Result<SharedWord<'static>, Error> {
         let word = self.words.get(at / 8).map(|(word, _)| word);
         word.ok_or(Error::Internal("the probe is outside its memory"))
+    }
+
+    /// The word that says whether the next submission may begin: it may. Returns its address.
+    pub(super) fn start_chain(&self) -> Result<u64, Error> {
+        self.word(super::CHAIN_AT)?.store(1);
+        Ok(self.block.address() + super::CHAIN_AT as u64)
     }
 
     fn probe_word(&self) -> Result<SharedWord<'static>, Error> {

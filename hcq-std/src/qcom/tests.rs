@@ -51,7 +51,7 @@ fn a_device_is_opened_and_leaves_nothing() {
     drop(device);
     assert_eq!(fake.state().left(), NOTHING);
     for (name, words) in [
-        ("qcom:1", "kgsl has one GPU"),
+        ("qcom:1", "a board has one GPU"),
         ("qcom,aql", "an Adreno device takes `fast`"),
         ("qcom,fast,fast", "twice"),
     ] {

@@ -1,8 +1,10 @@
 //! What a behaviour is given.
 
-use hcq_std::{Access, Device, Error, FaultRecord, Kernel, Options};
+use std::ptr::NonNull;
 
-use crate::check::same;
+use hcq_std::{Access, Buffer, Device, Element, Error, FaultKind, FaultRecord, Kernel, Options};
+
+use crate::check::{ensure, refused, same};
 use crate::kinds::{self, ImageKernel, Kind, Stock};
 use crate::report::Faults;
 use crate::{Failure, Needs};
@@ -166,6 +168,16 @@ impl Context {
         })
     }
 
+    /// Fails unless the fault of an access to no memory says that it is one, or that something failed if it need not.
+    pub(crate) fn same_kind(&self, record: &FaultRecord) -> Result<(), Failure> {
+        if self.kind.is_none_or(Kind::faults_tell_kind) {
+            return same("its kind", record.kind, FaultKind::Memory);
+        }
+        same("its kind", record.kind, FaultKind::Hardware)?;
+        ensure!(record.detail != 0, "the driver counts no fault");
+        Ok(())
+    }
+
     /// Fails unless the fault of an access to no memory says what the access was, or nothing of it if it need not.
     pub(crate) fn same_access(&self, record: &FaultRecord, access: Access) -> Result<(), Failure> {
         let may_be_silent = !self.kind.is_none_or(Kind::faults_tell_access);
@@ -183,6 +195,29 @@ impl Context {
         }
         // Some devices report the page only.
         same("its page", record.address & !0xfff, address & !0xfff)
+    }
+
+    /// [`Device::wrap`]; fails with what is missing where the driver takes no memory of callers, which it has to say.
+    ///
+    /// # Safety
+    /// That of [`Device::wrap`].
+    #[allow(unsafe_code, reason = "passes the caller's word on")]
+    pub(crate) unsafe fn wrap<T: Element>(
+        &self,
+        device: &Device,
+        memory: NonNull<T>,
+        len: usize,
+    ) -> Result<Buffer<T>, Failure> {
+        // SAFETY: this function's contract.
+        let wrapped = unsafe { device.wrap(memory, len) };
+        if self.kind.is_none_or(Kind::wraps_memory) {
+            return Ok(wrapped?);
+        }
+        let unfit = |e: &Error| matches!(e, Error::Unavailable { .. });
+        let e = refused("memory of the caller", wrapped, unfit)?;
+        Err(Failure::missing(format!(
+            "memory of the caller as a buffer: {e}"
+        )))
     }
 
     /// Fails with what is missing, unless submissions see what the host stores into wrapped memory later.

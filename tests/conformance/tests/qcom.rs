@@ -85,8 +85,13 @@ fn every_kernel_loads_on_every_chip() {
 /// An A630 never looks into the host's caches, so that it sees nobody's signals in memory of the process.
 fn may_skip(device: &str) -> Vec<&'static str> {
     let alone = (device == "sim:qcom-a630").then_some("graphs.through-the-host");
-    MAY_SKIP.into_iter().chain(alone).collect()
+    let msm = device.ends_with(",msm").then_some(NOT_BEHIND_MSM);
+    let more = msm.into_iter().flatten().chain(alone);
+    MAY_SKIP.into_iter().chain(more).collect()
 }
+
+/// What Linux' driver msm does not have beside: memory of the process that the GPU sees.
+const NOT_BEHIND_MSM: [&str; 3] = ["memory.wrapped", "graphs.through-the-host", "drop.running"];
 
 macro_rules! lists {
     ($($name:ident: $device:literal;)*) => {$(
@@ -101,4 +106,7 @@ lists! {
     a630: "sim:qcom-a630";
     a650: "sim:qcom-a650";
     a660: "sim:qcom-a660";
+    a630_msm: "sim:qcom-a630,msm";
+    a650_msm: "sim:qcom-a650,msm";
+    a660_msm: "sim:qcom-a660,msm";
 }

@@ -123,7 +123,7 @@ fn write(cx: &mut Context) -> Result<(), Failure> {
     let at = cx.unmapped() + 0x240;
     let point = queue.record().write64(at, 7u64)?.submit()?;
     let record = faulted("a write to no memory", point.wait())?;
-    same("its kind", record.kind, FaultKind::Memory)?;
+    cx.same_kind(&record)?;
     cx.same_access(&record, Access::Write)?;
     cx.same_page(&record, at)?;
     same(
@@ -141,9 +141,10 @@ fn write(cx: &mut Context) -> Result<(), Failure> {
         point.wait(),
         |e| matches!(e, Error::Fault(r) if *r == record),
     )?;
-    let kind = match record.access {
-        Access::Write => "memory fault writing",
-        _ => "memory fault",
+    let kind = match (record.kind, record.access) {
+        (FaultKind::Memory, Access::Write) => "memory fault writing",
+        (FaultKind::Memory, _) => "memory fault",
+        _ => "hardware error",
     };
     says(
         &e.to_string(),
@@ -183,7 +184,7 @@ fn wait_and_poll(cx: &mut Context) -> Result<(), Failure> {
             _ => commands.signal_at(page, 1u64)?,
         };
         let record = faulted("a command at no memory", commands.submit()?.wait())?;
-        same("its kind", record.kind, FaultKind::Memory)?;
+        cx.same_kind(&record)?;
         cx.same_page(&record, page)?;
     }
     Ok(())
@@ -290,7 +291,7 @@ fn releases_waiters(cx: &mut Context) -> Result<(), Failure> {
                 .join()
                 .map_err(|_| Failure::new("a waiting thread panicked"))?;
             let record = faulted(&format!("waiter {i}"), result)?;
-            same("its kind", record.kind, FaultKind::Memory)?;
+            cx.same_kind(&record)?;
         }
         Ok(())
     })

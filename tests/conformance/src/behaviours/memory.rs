@@ -169,7 +169,7 @@ fn wrapped(cx: &mut Context) -> Result<(), Failure> {
     mine[100] = 0;
     let base = NonNull::from(&mut *mine).cast::<u32>();
     // SAFETY: `memory` outlives the buffer, and is looked at when the device is idle only.
-    let buffer = unsafe { device.wrap(base, 1024) }?;
+    let buffer = unsafe { cx.wrap(device, base, 1024) }?;
     let out = device.alloc_from(&[0u32; 2])?;
     let queue = device.compute_queue(0)?;
     let mut commands = queue.record();
@@ -207,7 +207,7 @@ fn barrier_host_writes(cx: &mut Context) -> Result<(), Failure> {
     let mine = &memory[skip..skip + 1024];
     let base = NonNull::from(mine).cast::<u32>();
     // SAFETY: `memory` outlives the buffer; all its accesses here are atomic, and ordered with the device's by signals.
-    let input = unsafe { device.wrap(base, 1024) }?;
+    let input = unsafe { cx.wrap(device, base, 1024) }?;
     let (out, gate, done) = (
         device.alloc::<u32>(N as usize)?,
         device.signal()?,

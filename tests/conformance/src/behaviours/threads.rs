@@ -395,7 +395,7 @@ fn drop_running(cx: &mut Context) -> Result<(), Failure> {
     let device = cx.open(|o| o)?;
     let kernel = cx.kernel(&device, Stock::Spin)?;
     // SAFETY: `memory` is looked at after the device is dropped, which waits for the work.
-    let out = unsafe { device.wrap(base, 1024) }?;
+    let out = unsafe { cx.wrap(&device, base, 1024) }?;
     let mut commands = device.compute_queue(0)?.record();
     let args = [Arg::from(&out), Arg::from(200_000u32), Arg::from(5u32)];
     // SAFETY: `out` has a word for every group.

@@ -21,6 +21,8 @@ pub static KINDS: &[&dyn Kind] = &[
     &nv::SIMULATED,
     &qcom::CHIPS,
     &qcom::SIMULATED,
+    &qcom::MSM,
+    &qcom::SIMULATED_MSM,
 ];
 
 /// A kind of device.
@@ -80,8 +82,18 @@ pub trait Kind: Debug + Sync {
         true
     }
 
+    /// Whether a fault of an address without memory says that it is one. Some drivers say only that something failed.
+    fn faults_tell_kind(&self) -> bool {
+        true
+    }
+
     /// Whether the fault of a command that is no launch surely says where it was. Some drivers may know nothing of such a one.
     fn faults_tell_address(&self) -> bool {
+        true
+    }
+
+    /// Whether memory of the caller can be a buffer ([`Device::wrap`]). Some drivers take none.
+    fn wraps_memory(&self) -> bool {
         true
     }
 
@@ -147,7 +159,11 @@ pub(crate) fn counted(device: &str, number: usize) -> String {
 pub(crate) fn machine(device: &str) -> Option<String> {
     let mut parts = device.strip_prefix("sim:")?.split(',');
     let chip = parts.next()?.split(':').next()?;
-    let options = parts.filter(|option| option.contains('='));
+    let options = parts.filter_map(|option| match option {
+        // The one option of the device that its machine needs as well.
+        "msm" => Some("msm=present"),
+        _ => option.contains('=').then_some(option),
+    });
     Some(
         std::iter::once(chip)
             .chain(options)
@@ -359,6 +375,10 @@ mod tests {
             (
                 "sim:amd-gfx942:1,gpus=4,aql,seed=7",
                 Some("amd-gfx942,gpus=4,seed=7"),
+            ),
+            (
+                "sim:qcom-a650,fast,msm,seed=7",
+                Some("qcom-a650,msm=present,seed=7"),
             ),
         ] {
             assert_eq!(machine(device).as_deref(), text);
