@@ -76,7 +76,8 @@ impl<'a> Arg<'a> {
         })
     }
 
-    /// An image at a device address, known now or at launch. It must live there until the launch is complete.
+    /// An image at a device address, known now or at launch. It must live there until the launch is complete. Its sizes and its
+    /// format are recorded: only where it is can be set later.
     pub fn image_at(address: impl Into<Value>, image: &'a Image2d) -> Self {
         Self {
             bytes: image.bytes() as u64,

@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Job, bytes};
+use common::{Job, bytes, floats, read_npy};
 
 /// Texels of 32-bit floats into an image of 16-bit ones, which is read along its second row through a sampler.
 const JOB: &str = r#"device = "sim:qcom-a650"
@@ -96,7 +96,21 @@ fn mistakes_in_images_are_told_with_their_places() {
         assert_eq!(run.code, 2, "{}", run.stderr);
         assert!(run.stderr.contains(words), "{}", run.stderr);
     }
-    // What is recorded with images is not stored.
-    let stored = job(JOB).hcq(&["build", "job.toml", "-o", "x.hcqg"]);
-    assert_ne!(stored.code, 0, "{}", stored.stdout);
+}
+
+/// A graph's image keeps what images of texels are, and launches them wherever their buffers are then.
+#[test]
+fn images_are_stored_with_their_job() {
+    let job = job(JOB);
+    let built = job.hcq(&["build", "job.toml", "-o", "x.hcqg"]);
+    assert_eq!(built.code, 0, "{}{}", built.stdout, built.stderr);
+    let device = "sim:qcom-a650,seed=7";
+    for repeat in ["1", "3"] {
+        let args = ["run", "x.hcqg", "--out", "left", "--device", device];
+        let run = job.hcq(&[&args[..], &["--repeat", repeat]].concat());
+        assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+        let (_, seen) = read_npy(&job.path("left/row.npy"));
+        let (_, wanted) = read_npy(&job.path("expected.npy"));
+        assert_eq!(floats(&seen), floats(&wanted));
+    }
 }

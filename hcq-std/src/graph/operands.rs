@@ -99,8 +99,8 @@ impl<T: Element> From<Input<T>> for Arg<'_> {
 }
 
 impl<T: Element> Input<T> {
-    /// An image that begins where this does, as an argument. Whether the device can have an image at the address shows when the
-    /// input is set.
+    /// An image that begins where this does, as an argument. Whether the device can have an image at the address shows at the
+    /// launch: it is refused where it cannot.
     ///
     /// # Errors
     /// [`Error::Image2d`] if it is larger.
