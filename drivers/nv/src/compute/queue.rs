@@ -168,6 +168,7 @@ impl<'m, 'q> NvCompute<'m, 'q> {
     }
 
     /// A queue that records into an existing recorder, behind what it holds, from this state on.
+    #[inline]
     pub fn over(device: &Device, recorder: Recorder<'m>, qmds: Qmds<'q>, state: State) -> Self {
         let chip = device.chip();
         let whole = chip.qmd.bytes().next_multiple_of(1 << ALIGN_LOG2);
@@ -215,6 +216,7 @@ impl<'m, 'q> NvCompute<'m, 'q> {
     }
 
     /// The recorder, and where the recording stands.
+    #[inline]
     pub fn finish(self) -> (Recorder<'m>, State) {
         (self.recorder, self.state)
     }
@@ -271,10 +273,10 @@ impl<'m, 'q> NvCompute<'m, 'q> {
     fn release(&mut self, signal: SignalAt, value: Value) -> Result<&mut Self, RecordError> {
         let chip = self.chip;
         let Engine::Active(active) = self.state.engine else {
-            return self.idling(|chip, c| host::release(chip, c, signal, value));
+            return self.release_by_host(signal, value);
         };
         let Some(place) = chip.qmd.places.releases.get(active.releases) else {
-            return self.idling(|chip, c| host::release(chip, c, signal, value));
+            return self.release_by_host(signal, value);
         };
         // NON_BLOCKING_INTR_TYPE_TRAP, TRAP_UNCONDITIONAL.
         let trap = if signal.notify { place.trap } else { 0 };
@@ -299,8 +301,18 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         Ok(self)
     }
 
+    #[inline(never)]
+    fn release_by_host(
+        &mut self,
+        signal: SignalAt,
+        value: Value,
+    ) -> Result<&mut Self, RecordError> {
+        self.idling(|chip, c| host::release(chip, c, signal, value))
+    }
+
     /// A release of which something is not known yet, or wrong.
     #[cold]
+    #[inline(never)]
     fn fold_any(
         &mut self,
         active: Active,
@@ -344,13 +356,11 @@ impl<'m, 'q> NvCompute<'m, 'q> {
     ) -> Result<&mut Self, RecordError> {
         let layout = self.chip.qmd;
         // One made for another chip has other descriptors. Two of one chip are compared by their place: a chip is long.
-        let chip = launch.program.chip();
+        let program = launch.program;
+        let chip = program.chip();
         if !core::ptr::eq(chip, self.chip) && chip != self.chip {
             let operand = Operand::Program;
             return Err(RecordError::Unsupported { operand });
-        }
-        if let Some(base) = self.qmds.base {
-            return self.launch_later(&mut launch, bank, base);
         }
         let at = self.state.next;
         let next = at.saturating_add(self.qmds.stride);
@@ -358,14 +368,15 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
         let block = Block::new(memory, region, at, layout.bytes()).ok();
         let Some((address, mut qmd)) = block.and_then(|b| Some((b.device_address(0)?, b))) else {
-            return Err(RecordError::NoRoom(Room {
-                beside: next,
-                ..self.recorder.used()
-            }));
+            return self.launch_later(&mut launch, bank);
         };
         let known = QMD_ADDRESS.check(address).is_ok()
-            && launch.program.record_known(&mut qmd, &mut launch, bank);
+            && self.qmds.base.is_none()
+            && program.record_known(&mut qmd, &mut launch, bank);
         if !known {
+            if self.qmds.base.is_some() {
+                return self.launch_later(&mut launch, bank);
+            }
             self.launch_any(&mut launch, bank, address)?;
         } else if !matches!(engine, Engine::Active(_)) {
             // Nothing was filed: without words there is nothing to take back.
@@ -389,6 +400,7 @@ impl<'m, 'q> NvCompute<'m, 'q> {
 
     /// Records a launch of which something is not known yet, or wrong: all but that it follows another one.
     #[cold]
+    #[inline(never)]
     fn launch_any(
         &mut self,
         launch: &mut Launch<'_, '_, Program<'_>>,
@@ -410,28 +422,31 @@ impl<'m, 'q> NvCompute<'m, 'q> {
         Ok(())
     }
 
-    /// Records a launch whose descriptor's address is not known yet.
+    /// Records a launch whose descriptor's address is not known yet, or says that there is no room for the descriptor.
     #[cold]
+    #[inline(never)]
     fn launch_later(
         &mut self,
         launch: &mut Launch<'_, '_, Program<'_>>,
         bank: Option<&Value>,
-        base: Affine,
     ) -> Result<&mut Self, RecordError> {
         let layout = self.chip.qmd;
         let State { next: at, engine } = self.state;
         let next = at.saturating_add(self.qmds.stride);
         let (memory, region) = (&mut self.qmds.memory, self.qmds.region);
         let block = Block::new(memory, region, at, layout.bytes()).ok();
-        let add = u64::try_from(at).ok();
-        let add = add.and_then(|at| base.add.checked_add(at));
-        let (Some(mut qmd), Some(add)) = (block, add) else {
+        let base = self.qmds.base;
+        let address = base.zip(u64::try_from(at).ok()).and_then(|(base, at)| {
+            let add = base.add.checked_add(at)?;
+            Some(Affine { add, ..base })
+        });
+        let (Some(mut qmd), Some(address)) = (block, address) else {
             return Err(RecordError::NoRoom(Room {
                 beside: next,
                 ..self.recorder.used()
             }));
         };
-        let (address, monitored) = (Affine { add, ..base }, self.monitored);
+        let monitored = self.monitored;
         self.recorder.command(|c| {
             let program = launch.program;
             program.record(c.list(), &mut qmd, launch, bank)?;
