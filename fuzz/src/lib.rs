@@ -8,6 +8,7 @@
 mod amd;
 mod calls;
 mod images;
+mod msm_sim;
 mod nv;
 mod nv_sim;
 mod packets;
@@ -33,6 +34,7 @@ mod toy;
 pub use amd::{amd_code_object, amd_decode};
 pub use calls::{may_ask, sim_ioctl};
 pub use images::graph_image;
+pub use msm_sim::msm_ioctl;
 pub use nv::{nv_cubin, nv_decode};
 pub use nv_sim::{nv_ioctl, nv_words};
 pub use packets::{cpu_engine, cpu_packet, signature};
@@ -55,6 +57,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("graph_image", graph_image),
     ("job_file", job_file),
     ("kgsl_ioctl", kgsl_ioctl),
+    ("msm_ioctl", msm_ioctl),
     ("npy_file", npy_file),
     ("nv_cubin", nv_cubin),
     ("nv_decode", nv_decode),
@@ -109,6 +112,7 @@ pub fn made_seeds() -> Vec<(std::path::PathBuf, Vec<u8>)> {
         of("cp_words", words::seeds()),
         of("graph_image", images::seeds()),
         of("kgsl_ioctl", qcom_sim::calls_as_seeds()),
+        of("msm_ioctl", msm_sim::calls_as_seeds()),
         of("nv_cubin", nv::cubins_as_seeds()),
         of("nv_decode", nv::words_as_seeds()),
         of("nv_ioctl", nv_sim::calls_as_seeds()),

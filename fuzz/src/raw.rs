@@ -293,6 +293,13 @@ impl Script {
         self.add(&[10, file, offset_pages, pages]);
     }
 
+    /// The same with an offset that a byte does not hold.
+    pub(crate) fn mmap_at(&mut self, file: u8, offset_pages: u32, pages: u8) {
+        self.add(&[10, file, 255]);
+        self.add(&offset_pages.to_le_bytes());
+        self.add(&[pages]);
+    }
+
     pub(crate) fn store(&mut self, mapping: u8, place: u16, value: u32) {
         self.add(&[13, mapping]);
         self.add(&place.to_le_bytes());

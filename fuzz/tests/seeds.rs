@@ -142,6 +142,15 @@ fn kgsl_ioctl() {
 }
 
 #[test]
+fn msm_ioctl() {
+    if hcq_fuzz::may_ask() {
+        run("msm_ioctl", 300);
+    } else {
+        println!("skipped: msm_ioctl: process_vm_readv");
+    }
+}
+
+#[test]
 fn npy_file() {
     run("npy_file", 20_000);
 }
