@@ -67,7 +67,7 @@
 //! | `qcom` | the Adreno GPU that Qualcomm's kernel driver (kgsl) has, or else Linux' own (msm) |
 //! | `qcom,msm` | the one that msm has |
 //! | `qcom,fast` | the same with the GPU's fastest clock while work runs |
-//! | `sim:amd-gfx1100`, `sim:amd-gfx942:1,gpus=4,aql,seed=7`, `sim:nv-hopper,gpus=2`, `sim:qcom-a650` | a GPU of a simulated machine (feature `sim`) |
+//! | `sim:amd-gfx1100`, `sim:amd-gfx942:1,gpus=4,aql,seed=7`, `sim:nv-hopper,gpus=2`, `sim:qcom-a650`, `sim:qcom-a650,msm` | a GPU of a simulated machine (feature `sim`) |
 //!
 //! # AMD GPUs
 //!
@@ -134,8 +134,10 @@
 //! - Buffers that share a cache line of 64 bytes cannot be wrapped both. One buffer has at most 4 GiB.
 //! - A wait on the compute queue holds the GPU: nothing else of this device runs on it, and other processes' contexts run
 //!   only if their priority is higher.
-//! - After a fault [`Device::recover`] makes a new context. Other kernel drivers of Adreno GPUs (mainline's `msm`) are not
-//!   supported.
+//! - After a fault [`Device::recover`] makes a new context.
+//! - Behind Linux' own driver (`qcom,msm`) no memory is wrapped, and a graph has no other GPUs; mapped files are sources of copies
+//!   all the same. A queue that comes no further for half a second, as a rule, is in error: so long may it wait for the
+//!   host or for a copy queue. Faults say that something failed, and the kernel's log says what.
 //!
 //! # Several devices
 //!
