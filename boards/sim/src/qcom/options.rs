@@ -62,8 +62,8 @@ pub(crate) enum Msm {
 const MSM_VERSION: (u32, u32) = (1, 9);
 /// `adreno_drawobj_timeout` of kgsl.
 const HANG_MS: u32 = 2000;
-/// `DRM_MSM_HANGCHECK_DEFAULT_PERIOD`.
-const MSM_HANG_MS: u32 = 500;
+/// Four times `DRM_MSM_HANGCHECK_DEFAULT_PERIOD`: simulated GPUs are slow.
+const MSM_HANG_MS: u32 = 2000;
 /// `CONFIG_QCOM_KGSL_IDLE_TIMEOUT`.
 pub(crate) const IDLE_MS: u32 = 80;
 

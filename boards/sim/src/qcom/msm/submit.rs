@@ -239,24 +239,30 @@ impl Kernel {
 /// `submit_lookup_cmds`.
 fn submitted_commands(args: &drm_msm_gem_submit) -> Result<Vec<drm_msm_gem_submit_cmd>, i32> {
     let mut commands = Vec::new();
-    for n in 0..args.nr_cmds {
-        let command: drm_msm_gem_submit_cmd = entry(args.cmds, n)?;
-        let kinds = [
-            MSM_SUBMIT_CMD_BUF,
-            MSM_SUBMIT_CMD_IB_TARGET_BUF,
-            MSM_SUBMIT_CMD_CTX_RESTORE_BUF,
-        ];
-        if !kinds.contains(&command.r#type) || !command.size.is_multiple_of(4) {
-            return Err(libc::EINVAL);
-        }
-        let bytes = u64::try_from(size_of::<drm_msm_gem_submit_reloc>()).unwrap_or(0);
-        if u64::from(command.nr_relocs) * bytes > MOST_BYTES {
-            return Err(libc::ENOMEM);
-        }
-        for n in 0..command.nr_relocs {
-            entry::<drm_msm_gem_submit_reloc>(command.relocs, n)?;
-        }
-        commands.push(command);
-    }
+    entries(
+        args.cmds,
+        args.nr_cmds,
+        |command: drm_msm_gem_submit_cmd| {
+            let kinds = [
+                MSM_SUBMIT_CMD_BUF,
+                MSM_SUBMIT_CMD_IB_TARGET_BUF,
+                MSM_SUBMIT_CMD_CTX_RESTORE_BUF,
+            ];
+            if !kinds.contains(&command.r#type) || !command.size.is_multiple_of(4) {
+                return Err(libc::EINVAL);
+            }
+            let bytes = u64::try_from(size_of::<drm_msm_gem_submit_reloc>()).unwrap_or(0);
+            if u64::from(command.nr_relocs) * bytes > MOST_BYTES {
+                return Err(libc::ENOMEM);
+            }
+            entries(
+                command.relocs,
+                command.nr_relocs,
+                |_: drm_msm_gem_submit_reloc| Ok(()),
+            )?;
+            commands.push(command);
+            Ok(())
+        },
+    )?;
     Ok(commands)
 }
