@@ -87,7 +87,12 @@ fn images() {
         Image::texture_at,
         Image::storage_at
     );
-    keep!(Sampler::new, Sampler::from_words, Sampler::words, Sampler::bytes);
+    keep!(
+        Sampler::new,
+        Sampler::from_words,
+        Sampler::words,
+        Sampler::bytes
+    );
 }
 
 fn packets() {
