@@ -26,8 +26,8 @@ pub(super) fn open(system: &dyn System, errno: Errno) -> String {
                  up (dmesg | grep -e msm -e adreno)"
                     .into()
             } else {
-                "the kgsl driver is not there: it comes with the kernels of Qualcomm's boards and of Android; there may \
-                 be no Adreno GPU"
+                "neither the kgsl driver is there, which comes with the kernels of Qualcomm's boards and of Android, nor \
+                 Linux' own, msm; there may be no Adreno GPU"
                     .into()
             }
         }

@@ -438,7 +438,12 @@ fn lists_say_why_not() {
 
     let node = "/dev/kgsl-3d0".to_owned();
     for (errno, folders, owner, words) in [
-        (Errno::NOENT, vec![], None, "the kgsl driver is not there"),
+        (
+            Errno::NOENT,
+            vec![],
+            None,
+            "neither the kgsl driver is there",
+        ),
         (
             Errno::NOENT,
             vec!["/sys/class/kgsl"],
