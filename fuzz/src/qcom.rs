@@ -268,8 +268,34 @@ pub(crate) fn words_as_seeds() -> Vec<(&'static str, Vec<u8>)> {
         }
         seeds.push((name, seed(&[0], &bytes(&words))));
     }
-    // An event of A7xx, and the same words on A6xx.
+    // Events of A7xx: caches, a number, the counter, registers, samples. Then one whose words A6xx has as well.
+    let events = [
+        0x7046_0001,
+        0x33,
+        0x7046_0004,
+        0x0800_0004,
+        0x40,
+        5,
+        9,
+        0x7046_8003,
+        0x0830_0016,
+        0x48,
+        5,
+        0x7046_8005,
+        0x0840_0004,
+        0x40,
+        5,
+        0x980,
+        2,
+        0x7046_8003,
+        0x7015,
+        0x40,
+        5,
+    ];
+    seeds.push(("ok-a7xx-events", seed(&[1], &bytes(&events))));
+    seeds.push(("bad-a7xx-on-a6xx", seed(&[0], &bytes(&events))));
     let event = [0x7046_0001, 0x31];
+    seeds.push(("ok-a7xx-event", seed(&[1], &bytes(&event))));
     seeds.push(("bad-parity", seed(&[0], &bytes(&[0x7033_0004, 1, 2, 3, 4]))));
     seeds.push(("ok-a6xx-event", seed(&[0], &bytes(&event))));
     seeds.push((

@@ -1,7 +1,8 @@
 //! The chips that this driver knows, and how they differ, as data.
 //!
 //! Encoders never ask which chip it is: they take what differs from a [`Chip`]. A chip that is not in the table is refused
-//! with the reason, because a guess about its cores or packets would be wrong without a sound.
+//! with the reason, because a guess about its cores or packets would be wrong without a sound. Of some newer chips the packets
+//! are known, and no more: [`PACKETS_ONLY`].
 //!
 //! Source: Mesa's `freedreno_devices.py` (`num_ccu`, which is the number of shader processors, `fibers_per_sp`,
 //! `cs_shared_mem_size`, `reg_size_vec4`, `instr_cache_size`).
@@ -15,7 +16,7 @@ pub const TIMESTAMP_HZ: u32 = 19_200_000;
 pub enum Generation {
     /// A6xx.
     A6xx,
-    /// A7xx: CP_EVENT_WRITE7 in place of CP_EVENT_WRITE. None of its chips is in the table.
+    /// A7xx: CP_EVENT_WRITE7 in place of CP_EVENT_WRITE. Its chips are those of [`PACKETS_ONLY`].
     A7xx,
 }
 
@@ -90,19 +91,32 @@ impl Chip {
     /// [`Refusal`].
     pub fn find(id: ChipId) -> Result<&'static Self, Refusal> {
         let [core, major, minor, _] = id.parts();
-        let found = CHIPS.iter().find(|c| c.id == [core, major, minor]);
-        found.ok_or(match core {
-            0..=5 => Refusal::TooOld { id },
-            6 => Refusal::NotInTable { id },
-            _ => Refusal::TooNew { id },
+        let is = |c: &&Self| c.id == [core, major, minor];
+        let found = CHIPS.iter().find(is);
+        found.ok_or(match (core, PACKETS_ONLY.iter().find(is)) {
+            (0..=5, _) => Refusal::TooOld { id },
+            (6, _) => Refusal::NotInTable { id },
+            (_, None) => Refusal::TooNew { id },
+            (_, Some(chip)) => Refusal::PacketsOnly {
+                id,
+                number: chip.number,
+            },
         })
     }
 
-    /// The chip of this number, such as `630`, with or without an `a` before it.
+    /// The chip of this number, such as `630`, with or without an `a` before it, those of [`PACKETS_ONLY`] included.
+    ///
+    /// ```
+    /// use hcq_qcom::chips::{Chip, Generation};
+    /// let chip = Chip::named("a740").ok_or("known")?;
+    /// assert_eq!(chip.generation, Generation::A7xx);
+    /// # Ok::<(), &str>(())
+    /// ```
     pub fn named(name: &str) -> Option<&'static Self> {
         let number = name.strip_prefix(['a', 'A']).unwrap_or(name);
         let number: u16 = number.parse().ok()?;
-        CHIPS.iter().find(|c| c.number == number)
+        let mut all = CHIPS.iter().chain(PACKETS_ONLY);
+        all.find(|c| c.number == number)
     }
 }
 
@@ -127,6 +141,13 @@ pub enum Refusal {
         /// The chip.
         id: ChipId,
     },
+    /// A chip of [`PACKETS_ONLY`].
+    PacketsOnly {
+        /// The chip.
+        id: ChipId,
+        /// Its marketing number.
+        number: u16,
+    },
     /// An A6xx that is not in the table.
     NotInTable {
         /// The chip.
@@ -144,6 +165,10 @@ impl core::fmt::Display for Refusal {
             Self::TooNew { id } => write!(
                 f,
                 "{id} is newer than A6xx: its event packet and its compute registers differ"
+            ),
+            Self::PacketsOnly { id, number } => write!(
+                f,
+                "{id} (a{number}) is newer than A6xx: its packets can be decoded, but its compute registers differ and are not known here"
             ),
             Self::NotInTable { id } => write!(
                 f,
@@ -213,6 +238,44 @@ const LATE: Chip = Chip {
     registers: 64,
     instruction_cache: 127,
     ..A6XX
+};
+
+/// Chips whose packets are known, and no more: [`Chip::find`] refuses them, and there is no
+/// [`Program`](crate::pm4::Program) for them. Their numbers are those of `freedreno_devices.py`.
+///
+/// Dispatches of A7xx have other registers (HLSQ_CS_NDRANGE and its neighbours have moved, SP_CS_UNKNOWN_A9BE,
+/// SP_CS_VGPR_CONFIG and HLSQ_CS_LAST_LOCAL_SIZE are new), a second compute pipe (LPAC), and a command processor of two threads for
+/// concurrent binning. None of that is here.
+pub static PACKETS_ONLY: &[Chip] = &[
+    Chip {
+        number: 730,
+        id: [7, 3, 0],
+        cores: 4,
+        ..A7XX
+    },
+    Chip {
+        number: 735,
+        id: [0x43, 3, 0x0b],
+        cores: 3,
+        ..A7XX
+    },
+    A7XX,
+    Chip {
+        number: 750,
+        id: [0x43, 5, 0x14],
+        ..A7XX
+    },
+];
+
+const A7XX: Chip = Chip {
+    number: 740,
+    id: [0x43, 5, 0x0a],
+    generation: Generation::A7xx,
+    cores: 6,
+    fibers_per_core: 128 * 2 * 16,
+    shared_bytes: 32 << 10,
+    registers: 96,
+    instruction_cache: 127,
 };
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use hcq_nostd::value::{Field, Fit, Misfit, Value, Var};
 
 use crate::chips::Chip;
+use crate::pm4::packets::Packets;
 
 /// Device addresses have 49 bits: descriptors hold 17 above the low word.
 pub(crate) const ADDRESS_BITS: u8 = 49;
@@ -11,6 +12,7 @@ pub(crate) const ADDRESS_BITS: u8 = 49;
 #[derive(Clone, Copy, Debug)]
 pub struct Device {
     chip: &'static Chip,
+    packets: &'static Packets,
     scrap: Value,
     border_colors: Value,
 }
@@ -30,6 +32,7 @@ impl Device {
         BORDER_COLORS_FIT.check(border_colors)?;
         Ok(Self {
             chip,
+            packets: chip.generation.packets(),
             scrap: scrap.into(),
             border_colors: border_colors.into(),
         })
@@ -48,6 +51,11 @@ impl Device {
     /// The chip.
     pub const fn chip(&self) -> &'static Chip {
         self.chip
+    }
+
+    /// What the chip's generation differs in.
+    pub(crate) const fn packets(&self) -> &'static Packets {
+        self.packets
     }
 
     /// Device address of the word that cache flushes write.

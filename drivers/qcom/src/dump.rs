@@ -17,7 +17,7 @@ use crate::malformed::Malformed;
 use crate::pm4::{Header, Packet};
 
 /// Words as text. Words that are no packet have a line that starts with `??`, and what is behind them is read on. Names of
-/// registers are those of A6xx.
+/// registers are those of A6xx: A7xx has the same registers at these numbers, or none (HLSQ_*).
 #[derive(Clone, Copy, Debug)]
 pub struct Dump<'w> {
     generation: Generation,

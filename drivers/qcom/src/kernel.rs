@@ -450,6 +450,11 @@ pub enum ProgramError {
         /// Registers of four words.
         need: u32,
     },
+    /// A chip of [`PACKETS_ONLY`](crate::chips::PACKETS_ONLY).
+    Dispatch {
+        /// Its number.
+        chip: u16,
+    },
     /// Packets that cannot be recorded.
     Record(hcq_nostd::record::RecordError),
 }
@@ -473,6 +478,10 @@ impl core::fmt::Display for ProgramError {
             Self::Registers { need } => {
                 write!(f, "{need} registers are more than a wave can have")
             }
+            Self::Dispatch { chip } => write!(
+                f,
+                "of Adreno {chip} the packets are known, the registers of a dispatch are not"
+            ),
             Self::Record(e) => write!(f, "{e}"),
         }
     }

@@ -77,8 +77,13 @@
 //!
 //! # What is not here
 //!
-//! - Chips other than A618, A630, A640, A643, A650, A660 and A690. Of A7xx there is the packet that its events take, and no
-//!   more: its compute registers are others.
+//! - Chips other than A618, A630, A640, A643, A650, A660 and A690.
+//! - Launches on A7xx. Of A730, A735, A740 and A750 there are packets and no more
+//!   ([`PACKETS_ONLY`](chips::PACKETS_ONLY)): CP_EVENT_WRITE7 both ways, the others where they are as on A6xx, and queues that
+//!   record signals, waits, timestamps, writes and barriers. Not there: the registers of a dispatch, which have moved or
+//!   are new, descriptors, private memory, the second compute pipe (LPAC), and what serves concurrent binning:
+//!   CP_THREAD_CONTROL, memory on the chip, counters of the two threads. [`Chip::find`](chips::Chip::find) and
+//!   [`Program::new`](pm4::Program::new) refuse such chips. Nothing of this has run on one.
 //! - Signals of 64 bits: events write and waits compare 32, and a larger value is refused.
 //! - In ir3 programs: parameters of the compiler other than the work-group's size and the number of groups, bindless images and
 //!   buffers, constant data and UBOs beside the arguments, an early preamble.

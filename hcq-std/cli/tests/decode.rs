@@ -236,10 +236,19 @@ fn recorded_queues_of_adreno() {
     let run = job.hcq(&["decode", "--format", "adreno", "--chip", "a512", "bad.bin"]);
     assert_eq!(run.code, 2);
     assert!(
-        run.stderr.contains("known chips: a618, a630"),
+        run.stderr.contains("known chips: a618, a630") && run.stderr.contains("a690, a730"),
         "{}",
         run.stderr
     );
+    // An event of A7xx, which is none of A6xx.
+    job.file("a7xx.bin", &bytes(&[0x7046_8003, 0x0830_0016, 0x48, 5]));
+    let run = job.hcq(&["decode", "--format=adreno", "--chip=a740", "a7xx.bin"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let text = "CP_EVENT_WRITE7 EVENT=RB_DONE_TS WRITE_SRC=EV_WRITE_ALWAYSON WRITE_DST=EV_DST_RAM WRITE_ENABLED ADDR=0x500000048";
+    assert!(run.stdout.contains(text), "{}", run.stdout);
+    let run = job.hcq(&["decode", "--format=adreno", "--chip=a650", "a7xx.bin"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stdout.contains("0x0000: ??"), "{}", run.stdout);
     let run = job.hcq(&[
         "decode",
         "--format=adreno",

@@ -98,7 +98,7 @@ fn images() {
 fn packets() {
     use pm4::dispatch::{ExecCs, RunOpenCl, SetMarker};
     use pm4::event_write::{Event, EventWrite};
-    use pm4::event_write7::EventWrite7;
+    use pm4::event_write7::{Event7, EventWrite7};
     use pm4::indirect_buffer::IndirectBuffer;
     use pm4::load_state::LoadState;
     use pm4::mem_write::MemWrite;
@@ -126,6 +126,7 @@ fn packets() {
         SetMarker::decode
     );
     keep!(Event::bits, EventWrite::record, EventWrite::decode);
+    keep!(Event7::new, Event7::bits, Event7::name);
     keep!(EventWrite7::record, EventWrite7::decode);
     keep!(
         IndirectBuffer::new,

@@ -4,12 +4,9 @@ use hcq_nostd::queue::{SignalAt, WriteWidth};
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Fit, Value};
 
-use super::event_write::{Event, EventValue, EventWrite};
 use super::mem_write::MemWrite;
-use super::reg_to_mem::RegToMem;
 use super::split;
 use super::sync::{WaitForIdle, WaitMemWrites};
-use super::table::CP_ALWAYS_ON_COUNTER;
 use super::wait_reg_mem::{Function, Poll, WaitRegMem};
 use crate::device::{ADDRESS_BITS, Device};
 
@@ -28,26 +25,18 @@ pub(crate) fn signal(
     signal: SignalAt,
     value: Value,
 ) -> Result<(), RecordError> {
+    let packets = device.packets();
     if let (Value::Imm(address), Value::Imm(value)) = (signal.address, value) {
         SIGNAL.check(address).operand(Operand::Signal)?;
         Fit::bits(32).check(value).operand(Operand::Data)?;
         let [value, _] = split(value);
         c.word(WaitForIdle::WORD);
-        c.words(&EventWrite::flush(address, value));
-        return EventWrite::flush_to(c, device.scrap());
+        c.words(&packets.flush(address, value));
+        return packets.flush_to(c, device.scrap());
     }
     c.word(WaitForIdle::WORD);
-    EventWrite {
-        event: Event::CacheFlushTs,
-        write: Some(EventValue {
-            address: signal.address,
-            value,
-            timestamp: false,
-        }),
-        irq: false,
-    }
-    .record_as(c, Operand::Signal, SIGNAL_ALIGN_LOG2)?;
-    EventWrite::flush_to(c, device.scrap())
+    packets.flush_signal(c, signal.address, value, SIGNAL_ALIGN_LOG2)?;
+    packets.flush_to(c, device.scrap())
 }
 
 #[inline]
@@ -67,9 +56,13 @@ pub(crate) fn wait(
 }
 
 #[inline]
-pub(crate) fn timestamp(c: &mut Command<'_, '_>, signal: SignalAt) -> Result<(), RecordError> {
+pub(crate) fn timestamp(
+    device: &Device,
+    c: &mut Command<'_, '_>,
+    signal: SignalAt,
+) -> Result<(), RecordError> {
     c.word(WaitForIdle::WORD);
-    c.words(&RegToMem::frame(CP_ALWAYS_ON_COUNTER, 2, true));
+    c.words(device.packets().timestamp());
     if let Value::Imm(address) = signal.address {
         SIGNAL.check(address).operand(Operand::Signal)?;
         // Aligned, so that this does not wrap.
@@ -87,6 +80,7 @@ pub(crate) fn timestamp(c: &mut Command<'_, '_>, signal: SignalAt) -> Result<(),
 /// The command processor writes around the cache that programs read through: what the cache holds of that memory is let go.
 #[inline]
 pub(crate) fn write(
+    device: &Device,
     c: &mut Command<'_, '_>,
     address: Value,
     value: Value,
@@ -100,7 +94,7 @@ pub(crate) fn write(
     }
     .record(c)?;
     c.word(WaitMemWrites::WORD);
-    c.words(&EventWrite::INVALIDATE);
+    c.words(device.packets().invalidate());
     Ok(())
 }
 
@@ -134,8 +128,9 @@ pub(crate) fn poll_bit(
 /// Writes back the cache, invalidates it, and waits until all of that is done.
 #[inline]
 pub(crate) fn memory_barrier(device: &Device, c: &mut Command<'_, '_>) -> Result<(), RecordError> {
-    EventWrite::flush_to(c, device.scrap())?;
-    c.words(&EventWrite::INVALIDATE);
+    let packets = device.packets();
+    packets.flush_to(c, device.scrap())?;
+    c.words(packets.invalidate());
     c.words(&[WaitMemWrites::WORD, WaitForIdle::WORD]);
     Ok(())
 }

@@ -4,8 +4,8 @@ use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Fit, Value};
 
 use super::header::{any_body, command};
-use super::{Text, join, op, split};
-use crate::device::{ADDRESS_BITS, SCRAP_FIT};
+use super::{Text, join, op};
+use crate::device::ADDRESS_BITS;
 use crate::malformed::{Malformed, only};
 
 /// EVENT, a `vgt_event_type` that A6xx has.
@@ -67,42 +67,20 @@ pub struct EventWrite {
 impl EventWrite {
     /// Words of a packet that writes.
     pub const WORDS: usize = 5;
-    /// Where its address is.
-    pub(crate) const ADDRESS: usize = 2;
     /// CACHE_INVALIDATE, which writes nothing.
     pub const INVALIDATE: [u32; 2] = [command::<2>(op::EVENT_WRITE), Event::CacheInvalidate.bits()];
 
-    /// CACHE_FLUSH_TS with a word that is known.
-    pub(crate) const fn flush(address: u64, value: u32) -> [u32; Self::WORDS] {
-        let [low, high] = split(address);
-        [
-            command::<{ Self::WORDS }>(op::EVENT_WRITE),
-            Event::CacheFlushTs.bits(),
-            low,
-            high,
-            value,
-        ]
-    }
+    /// Header and first word of a CACHE_FLUSH_TS that writes a number. The address and the number follow.
+    pub(crate) const FLUSH: [u32; 2] = [
+        command::<{ Self::WORDS }>(op::EVENT_WRITE),
+        Event::CacheFlushTs.bits(),
+    ];
 
-    /// Appends a CACHE_FLUSH_TS that writes zero to a word that nobody reads.
-    #[inline]
-    pub(crate) fn flush_to(c: &mut Command<'_, '_>, scrap: Value) -> Result<(), RecordError> {
-        let address = scrap.imm().unwrap_or(0);
-        let at = c.position() + Self::ADDRESS;
-        c.words(&Self::flush(address, 0));
-        match scrap {
-            Value::Imm(_) => Ok(()),
-            Value::Var(_) => c.set_pair(at, scrap, SCRAP_FIT).operand(Operand::Address),
-        }
-    }
-
-    /// Appends the packet. The address is called `operand` in errors and must also be a multiple of `2^align_log2`.
-    pub(crate) fn record_as(
-        &self,
-        c: &mut Command<'_, '_>,
-        operand: Operand,
-        align_log2: u8,
-    ) -> Result<(), RecordError> {
+    /// Appends the packet.
+    ///
+    /// # Errors
+    /// [`RecordError::Misfit`] for an address that is misaligned or not below 2^49, or a number of more than 32 bits.
+    pub fn record(&self, c: &mut Command<'_, '_>) -> Result<(), RecordError> {
         let irq = if self.irq { IRQ } else { 0 };
         let event = self.event.bits() | irq;
         let Some(write) = self.write else {
@@ -114,20 +92,12 @@ impl EventWrite {
             command::<{ Self::WORDS }>(op::EVENT_WRITE),
             event | timestamp,
         ]);
-        c.pair(write.address, Fit::aligned(ADDRESS_BITS, align_log2.max(2)))
-            .operand(operand)?;
+        c.pair(write.address, Fit::aligned(ADDRESS_BITS, 2))
+            .operand(Operand::Address)?;
         let at = c.position();
         c.word(0);
         c.set_value(at, write.value, Fit::bits(32))
             .operand(Operand::Data)
-    }
-
-    /// Appends the packet.
-    ///
-    /// # Errors
-    /// [`RecordError::Misfit`] for an address that is misaligned or not below 2^49, or a number of more than 32 bits.
-    pub fn record(&self, c: &mut Command<'_, '_>) -> Result<(), RecordError> {
-        self.record_as(c, Operand::Address, 2)
     }
 
     /// The packet that starts here.

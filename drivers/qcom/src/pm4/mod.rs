@@ -15,6 +15,7 @@ pub mod indirect_buffer;
 pub mod load_state;
 pub mod mem_write;
 pub mod packet;
+pub(crate) mod packets;
 pub mod program;
 pub mod queue;
 pub mod reg_to_mem;

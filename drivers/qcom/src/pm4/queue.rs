@@ -11,6 +11,9 @@ use crate::device::Device;
 
 /// A compute queue while it is recorded.
 ///
+/// On a chip of [`PACKETS_ONLY`](crate::chips::PACKETS_ONLY) it records all commands but `exec`, for which there is no
+/// [`Program`].
+///
 /// Signals and waits have 32 bits. [`SignalAt::notify`] adds nothing: the kernel driver raises an interrupt of its own when
 /// what was submitted is done, and hosts sleep on that.
 #[derive(Debug)]
@@ -67,7 +70,9 @@ impl Queue for AdrenoCompute<'_> {
 
     #[inline]
     fn timestamp(&mut self, signal: SignalAt) -> Result<&mut Self, RecordError> {
-        self.recorder.command(|c| commands::timestamp(c, signal))?;
+        let device = &self.device;
+        self.recorder
+            .command(|c| commands::timestamp(device, c, signal))?;
         Ok(self)
     }
 
@@ -78,8 +83,9 @@ impl Queue for AdrenoCompute<'_> {
         value: Value,
         width: WriteWidth,
     ) -> Result<&mut Self, RecordError> {
+        let device = &self.device;
         self.recorder
-            .command(|c| commands::write(c, address, value, width))?;
+            .command(|c| commands::write(device, c, address, value, width))?;
         Ok(self)
     }
 

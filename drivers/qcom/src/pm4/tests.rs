@@ -1,7 +1,5 @@
 //! Packets that no golden case has, and what packets refuse.
 
-use super::event_write::EventWrite;
-use super::event_write7::{Event7, EventWrite7, Source};
 use super::header::{Header, MAX_BODY};
 use super::indirect_buffer::IndirectBuffer;
 use super::load_state::{LoadState, State};
@@ -52,52 +50,6 @@ fn numbers_are_written_in_their_width() {
         );
     }
     assert!(record(Packet::MemWrite(write(1 << 32, WriteWidth::W32))).is_err());
-}
-
-/// Words by the fields of CP_EVENT_WRITE7 in Mesa's `adreno_pm4.xml`.
-#[test]
-fn events_of_a7xx() {
-    let event = |event, write| EventWrite7 {
-        event,
-        write,
-        irq: false,
-    };
-    let at = |a: u64| a.into();
-    for (packet, words) in [
-        (event(Event7::CacheInvalidate, None), vec![0x7046_0001, 51]),
-        (
-            event(
-                Event7::CacheFlushTs,
-                Some((at(0x5_0010_0044), Source::Word(9u64.into()))),
-            ),
-            vec![0x7046_0004, 1 << 27 | 4, 0x0010_0044, 5, 9],
-        ),
-        (
-            event(
-                Event7::CacheClean,
-                Some((at(0x5_0010_0048), Source::Double(0x2_0000_0009u64.into()))),
-            ),
-            vec![0x7046_8005, 1 << 27 | 1 << 20 | 49, 0x0010_0048, 5, 9, 2],
-        ),
-        (
-            event(
-                Event7::RbDoneTs,
-                Some((at(0x5_0010_0048), Source::AlwaysOn)),
-            ),
-            vec![0x7046_8003, 1 << 27 | 3 << 20 | 22, 0x0010_0048, 5],
-        ),
-    ] {
-        let packet = Packet::EventWrite7(packet);
-        let words: Vec<u32> = words;
-        assert_eq!(record(packet), Ok(words.clone()));
-        assert_eq!(
-            Packet::decode(&words, Generation::A7xx),
-            Ok((packet, words.len()))
-        );
-        // The same opcode means something else before.
-        let before = EventWrite::decode(&words);
-        assert!(before.is_err() || words[1] < 50, "{before:?}");
-    }
 }
 
 #[test]

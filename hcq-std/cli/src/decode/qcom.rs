@@ -1,6 +1,6 @@
 //! Adreno's packets, in the words of `hcq-qcom`.
 
-use hcq_qcom::chips::{CHIPS, Chip, Generation};
+use hcq_qcom::chips::{CHIPS, Chip, Generation, PACKETS_ONLY};
 use hcq_qcom::dump::Dump;
 
 use super::{Decoder, Line};
@@ -24,7 +24,7 @@ pub(super) fn decoder(args: &DecodeArgs) -> Result<Box<dyn Decoder>> {
     if args.sdma_version.is_some() {
         return Err(Failure::usage("--sdma-version is for --format sdma").into());
     }
-    // Packets and registers are those of A6xx on all chips that are known.
+    // Packets are those of A6xx on all chips that can be driven.
     let generation = match &args.chip {
         None => Generation::A6xx,
         Some(name) => {
@@ -37,6 +37,7 @@ pub(super) fn decoder(args: &DecodeArgs) -> Result<Box<dyn Decoder>> {
 }
 
 fn known() -> String {
-    let names: Vec<String> = CHIPS.iter().map(|c| format!("a{}", c.number)).collect();
+    let all = CHIPS.iter().chain(PACKETS_ONLY);
+    let names: Vec<String> = all.map(|c| format!("a{}", c.number)).collect();
     format!("known chips: {}", names.join(", "))
 }

@@ -11,9 +11,9 @@ use crate::kernel::{
     Table,
 };
 use crate::pm4::dispatch::{ExecCs, RunOpenCl, SetMarker};
-use crate::pm4::event_write::EventWrite;
 use crate::pm4::header::type4;
 use crate::pm4::load_state::{LoadState, State};
+use crate::pm4::packets::Packets;
 use crate::pm4::split;
 use crate::pm4::sync::WaitForIdle;
 use crate::pm4::table::{
@@ -144,6 +144,10 @@ fn place(field: Field, value: u32) -> Result<u32, ProgramError> {
 }
 
 fn check(device: &Device, kernel: &Kernel) -> Result<(), ProgramError> {
+    if !device.packets().dispatches() {
+        let chip = device.chip().number;
+        return Err(ProgramError::Dispatch { chip });
+    }
     Fit::aligned(ADDRESS_BITS, 7).check(kernel.code)?;
     let (bytes, first) = (kernel.code_bytes, kernel.first_instruction);
     if first >= bytes || !first.is_multiple_of(8) {
@@ -201,7 +205,7 @@ impl<'p> Program<'p> {
         images(&mut t, device, arguments)?;
         let [group_size_at, group_count_at] = dispatch(&mut t, kernel);
         let scrap = device.scrap().imm().unwrap_or(0);
-        t.places.scrap = t.words(&EventWrite::flush(scrap, 0)) + EventWrite::ADDRESS;
+        t.places.scrap = t.words(&device.packets().flush(scrap, 0)) + Packets::FLUSH_ADDRESS;
         if t.overflow {
             // The template has room for the longest dispatch.
             let (value, max) = (t.len as u64, TEMPLATE_WORDS as u64);
