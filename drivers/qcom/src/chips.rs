@@ -247,6 +247,7 @@ const LATE: Chip = Chip {
 /// SP_CS_VGPR_CONFIG and HLSQ_CS_LAST_LOCAL_SIZE are new), a second compute pipe (LPAC), and a command processor of two threads for
 /// concurrent binning. None of that is here.
 pub static PACKETS_ONLY: &[Chip] = &[
+    // A725 too has this id, with patch level 2, and the same packets.
     Chip {
         number: 730,
         id: [7, 3, 0],
