@@ -225,6 +225,7 @@ mod kfd;
 mod kgsl;
 mod launch;
 mod lent;
+mod mapping;
 mod msm;
 mod name;
 mod nv;

@@ -2,7 +2,7 @@
 //!
 //! An object's GPU addresses are the kernel's choice, and it has them as long as it lives. It lives until it is freed and no
 //! mapping of it is left.
-#![allow(unsafe_code, reason = "maps memory, hands addresses to the driver")]
+#![allow(unsafe_code, reason = "hands addresses to the driver")]
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use super::advice;
 use super::device::Node;
 use crate::Error;
 use crate::ioctl::call_with;
+use crate::mapping::Mapping;
 use crate::qcom::driver::{Block, Caching};
-use crate::seam::{Errno, MapRequest, Protection, page_bytes};
+use crate::seam::{Errno, page_bytes};
 
 /// GPU addresses have 49 bits at most.
 const ADDRESS_END: u64 = 1 << 49;
@@ -41,21 +42,6 @@ impl Drop for Object {
     }
 }
 
-/// The host's mapping of an object, ended when it is dropped.
-#[derive(Debug)]
-struct Mapping {
-    node: Arc<Node>,
-    start: NonNull<u8>,
-    len: usize,
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `Bo::allocate`; what used the memory is gone, or so its owner promised when it let go of it.
-        let _ = unsafe { self.node.system.munmap(self.start, self.len) };
-    }
-}
-
 /// Memory that the GPU sees.
 #[derive(Debug)]
 pub(super) struct Bo {
@@ -76,11 +62,6 @@ pub(super) struct Bo {
 unsafe impl Send for Bo {}
 // SAFETY: as above.
 unsafe impl Sync for Bo {}
-
-// SAFETY: as above.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
 
 /// Large pages of the GPU's tables, by size.
 const fn alignment(bytes: usize) -> u8 {
@@ -167,19 +148,10 @@ impl Bo {
         let mapped = mapped.filter(|&n| n >= len && n <= isize::MAX as usize);
         let mapped = mapped.ok_or(("GPUOBJ_ALLOC with another size", Errno::IO))?;
         let offset = kgsl::mmap_offset(argument.id, page_bytes().trailing_zeros());
-        let request = MapRequest {
-            len: mapped,
-            protection: Protection::ReadWrite,
-            file: Some((file, offset.ok_or(("mmap", Errno::INVAL))?)),
-            fixed: None,
-        };
-        // SAFETY: no fixed address.
-        let start = unsafe { node.system.mmap(&request) }.map_err(|e| ("mmap", e))?;
-        let mapping = Mapping {
-            node: Arc::clone(node),
-            start,
-            len: mapped,
-        };
+        let offset = offset.ok_or(("mmap", Errno::INVAL))?;
+        let mapping = Mapping::new(&node.system, Some((file, offset)), mapped);
+        let mapping = mapping.map_err(|e| ("mmap", e))?;
+        let start = mapping.start();
         // An address that is to be the host's is known from here on.
         let (address, whole, flags) = place(&object)?;
         if whole < len as u64 {

@@ -3,7 +3,7 @@
 //! An object has its GPU address as long as it lives. It lives until its handle is closed and no mapping of it is left; newer
 //! kernels let the call that closes a handle wait until nothing in flight names the object any more. So handles of objects that
 //! the GPU may yet use are kept, and closed later.
-#![allow(unsafe_code, reason = "maps memory")]
+#![allow(unsafe_code, reason = "memory that threads share by its owner's rules")]
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -17,8 +17,9 @@ use super::advice;
 use super::node::{ADDRESS_END, Node};
 use crate::Error;
 use crate::backend::Piece;
+use crate::mapping::{Mapping, Room};
 use crate::qcom::driver::{Block, Caching};
-use crate::seam::{Errno, Handle, MapRequest, Protection, page_bytes};
+use crate::seam::{Errno, page_bytes};
 
 /// Where searches for addresses that host and GPU both have free begin: at so many places of the range.
 const PLACES: u64 = 16;
@@ -164,21 +165,6 @@ impl Drop for Object {
     }
 }
 
-/// The host's mapping of an object, or an address range for one, ended when it is dropped.
-#[derive(Debug)]
-struct Mapping {
-    node: Arc<Node>,
-    start: NonNull<u8>,
-    len: usize,
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: made in `reserve` or `map`; what used the memory is gone, or so its owner promised when it let go of it.
-        let _ = unsafe { self.node.system.munmap(self.start, self.len) };
-    }
-}
-
 /// Memory that the GPU sees.
 #[derive(Debug)]
 pub(super) struct Bo {
@@ -194,11 +180,6 @@ pub(super) struct Bo {
 unsafe impl Send for Bo {}
 // SAFETY: as above.
 unsafe impl Sync for Bo {}
-
-// SAFETY: as above.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
 
 /// A step that failed: the call, and the answer.
 type Step = (&'static str, Errno);
@@ -250,7 +231,7 @@ impl Bo {
             .map_err(|e| ("GEM_INFO(GET_OFFSET)", e))?;
         let (mapping, address) = place(node, handle, len, offset)?;
         Ok(Self {
-            cpu: mapping.start,
+            cpu: mapping.start(),
             _mapping: mapping,
             _object: object,
             address,
@@ -272,17 +253,13 @@ fn place(node: &Arc<Node>, handle: u32, len: usize, offset: u64) -> Result<(Mapp
             handle,
         });
     };
-    if let Some(reserved) = common(node, &mut table, handle, len) {
-        let address = reserved.start.as_ptr().expose_provenance() as u64;
-        map(node, file, len, offset, Some(&reserved))?;
+    let file = Some((file, offset));
+    if let Some((room, address)) = common(node, &mut table, handle, len) {
+        let mapping = room.map(file).map_err(|e| ("mmap", e))?;
         enter(&mut table, address);
-        return Ok((reserved, address));
+        return Ok((mapping, address));
     }
-    let mapping = Mapping {
-        node: Arc::clone(node),
-        start: map(node, file, len, offset, None)?,
-        len,
-    };
+    let mapping = Mapping::new(&node.system, file, len).map_err(|e| ("mmap", e))?;
     let told = node.info(handle, msm::MSM_INFO_GET_IOVA, 0);
     let address = told.map_err(|e| ("GEM_INFO(GET_IOVA)", e))?;
     let end = address.checked_add(len as u64);
@@ -298,7 +275,7 @@ fn place(node: &Arc<Node>, handle: u32, len: usize, offset: u64) -> Result<(Mapp
 }
 
 /// An address range of the host's that is the object's GPU address now, too.
-fn common(node: &Arc<Node>, table: &mut Table, handle: u32, len: usize) -> Option<Mapping> {
+fn common(node: &Node, table: &mut Table, handle: u32, len: usize) -> Option<(Room, u64)> {
     let range = node.addresses.as_ref()?;
     let page = page_bytes() as u64;
     let step = (range.end - range.start) / PLACES / page * page;
@@ -306,10 +283,10 @@ fn common(node: &Arc<Node>, table: &mut Table, handle: u32, len: usize) -> Optio
         let first = range.start + table.place * step;
         let found = table.gap(&(first..range.end), len as u64);
         if let Some(address) = found
-            && let Some(reserved) = reserve(node, address, len)
+            && let Some(room) = Room::new(&node.system, address, len)
         {
             match node.info(handle, msm::MSM_INFO_SET_IOVA, address) {
-                Ok(_) => return Some(reserved),
+                Ok(_) => return Some((room, address)),
                 // Something of the kernel's is there.
                 Err(Errno::BUSY | Errno::NOSPC) => {}
                 Err(_) => return None,
@@ -318,35 +295,6 @@ fn common(node: &Arc<Node>, table: &mut Table, handle: u32, len: usize) -> Optio
         table.place = (table.place + 1) % PLACES;
     }
     None
-}
-
-/// Exactly these addresses of the host's, if nothing is there.
-fn reserve(node: &Arc<Node>, address: u64, len: usize) -> Option<Mapping> {
-    let near = usize::try_from(address).ok()?;
-    let reserved = Mapping {
-        node: Arc::clone(node),
-        start: node.system.reserve(near, len).ok()?,
-        len,
-    };
-    (reserved.start.as_ptr().addr() == near).then_some(reserved)
-}
-
-/// Maps an object, in a reserved range if there is one.
-fn map(
-    node: &Node,
-    file: &Handle,
-    len: usize,
-    offset: u64,
-    place: Option<&Mapping>,
-) -> Result<NonNull<u8>, Step> {
-    let request = MapRequest {
-        len,
-        protection: Protection::ReadWrite,
-        file: Some((file, offset)),
-        fixed: place.map(|reserved| reserved.start),
-    };
-    // SAFETY: a fixed range was reserved by the caller, as long as this, and nothing uses it.
-    unsafe { node.system.mmap(&request) }.map_err(|e| ("mmap", e))
 }
 
 impl Block for Bo {

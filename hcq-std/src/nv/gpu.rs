@@ -1,7 +1,5 @@
 //! An opened GPU: its objects, its address space, and what it says of itself.
-#![allow(unsafe_code, reason = "maps the doorbells' registers")]
 
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use hcq_nv::chips::{CHIPS, Chip};
@@ -16,79 +14,13 @@ use super::root::{Object, Root};
 use crate::Error;
 use crate::clock::{Calibration, Clocks, Track};
 use crate::heap::lock;
-use crate::seam::{Errno, MapRequest, Protection, System};
+use crate::mapping::Mapping;
 
 /// Addresses of a GPU's address space: all but what nobody should use.
 const VA_START: u64 = 0x1000;
 const VA_BYTES: u64 = 0x1_ffff_fb00_0000;
 /// The clock counts nanoseconds.
 const TICK_NS: u32 = 1;
-
-/// A mapping of a file, ended when it is dropped.
-#[derive(Debug)]
-pub(super) struct Mapping {
-    system: Arc<dyn System>,
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: a plain range; who may access it when is its owner's business.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps a file's start, or zeroed private memory: at `near` if nothing is there.
-    pub(super) fn new(
-        system: &Arc<dyn System>,
-        file: Option<&File>,
-        len: usize,
-        near: Option<u64>,
-    ) -> Result<Self, Errno> {
-        let room = near.and_then(|near| Self::room(system, len, near));
-        let request = MapRequest {
-            len,
-            protection: Protection::ReadWrite,
-            file: file.map(|file| (file.handle(), 0)),
-            fixed: room.as_ref().map(|room| room.start),
-        };
-        // SAFETY: a fixed range is the one reserved just now, which nobody knows.
-        let start = unsafe { system.mmap(&request) }?;
-        Ok(room.unwrap_or_else(|| Self {
-            system: Arc::clone(system),
-            start,
-            len,
-        }))
-    }
-
-    /// Exactly these addresses, reserved, if they are to be had.
-    fn room(system: &Arc<dyn System>, len: usize, near: u64) -> Option<Self> {
-        let near = usize::try_from(near).ok()?;
-        let start = system.reserve(near, len).ok()?;
-        let room = Self {
-            system: Arc::clone(system),
-            start,
-            len,
-        };
-        (start.as_ptr().addr() == near).then_some(room)
-    }
-
-    pub(super) const fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    pub(super) const fn len(&self) -> usize {
-        self.len
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`, ended nowhere else; whoever used it is gone, or so its owner promised. A refusal leaves
-        // it mapped, which harms nobody.
-        let _ = unsafe { self.system.munmap(self.start, self.len) };
-    }
-}
 
 /// What the driver says of a GPU.
 #[derive(Clone, Debug)]
@@ -417,7 +349,7 @@ fn map_through(
         }
     };
     call::ask(&*root.system, root.ctl.handle(), &mut argument).map_err(failed("RM_MAP_MEMORY"))?;
-    let mapping = Mapping::new(&root.system, Some(file), bytes, near);
+    let mapping = Mapping::near(&root.system, Some((file.handle(), 0)), bytes, near);
     mapping.map_err(|errno| failed("mmap")(Refusal::System(errno)))
 }
 

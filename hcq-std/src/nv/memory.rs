@@ -8,9 +8,10 @@ use hcq_uapi::nv::{self, AllocFlags};
 
 use super::advice;
 use super::call::Refusal;
-use super::gpu::{Gpu, Mapping};
+use super::gpu::Gpu;
 use super::root::{Addresses, Object, Range};
 use crate::Error;
+use crate::mapping::Mapping;
 use crate::seam::{Errno, page_bytes};
 
 /// Pages of GPUs.
@@ -168,7 +169,7 @@ impl Bo {
         let addresses = addresses.ok_or(out(Errno::NOMEM))?;
         // Where GPUs see it, so that other devices of the process may see it at one address.
         let near = Some(addresses.start());
-        let memory = Mapping::new(&gpu.root().system, None, len, near).map_err(out)?;
+        let memory = Mapping::near(&gpu.root().system, None, len, near).map_err(out)?;
         let start = memory.start();
         // SAFETY: mapped just now, and kept behind the object by the order of the fields; nobody has a reference to it.
         let described = unsafe { describe(gpu, start, len as u64, addresses) };
