@@ -21,6 +21,96 @@ fn a_pointer_of_its_own_variable_takes_little_more_than_its_offset() {
     assert!(bytes <= (4 * N + N / 16 + 128) as usize, "{bytes} bytes");
 }
 
+/// Lists that are none, and what of them is wrong. The words begin behind a header of 40 bytes and one region of 16.
+#[test]
+fn lists_that_contradict_themselves_are_refused() {
+    let mut room = Room::new(100);
+    let mut list = room.list();
+    let vars: Vec<Var> = (0..195).map(|_| list.var().expect("room")).collect();
+    let of = (0..40)
+        .chain([2])
+        .chain((65..128).step_by(3))
+        .chain(128..140);
+    for (i, var) in of.enumerate() {
+        list.site(PLAIN, i as u32 * 8, &Formula::whole(vars[var]));
+    }
+    let words = built(&mut list, &[74 * 8]).expect("complete");
+    let at = |word: usize| 56 + word * 4;
+    let read = |word: usize| {
+        let bytes = zerocopy::IntoBytes::as_bytes(words.as_slice());
+        u32::from_le_bytes(bytes[at(word)..at(word) + 4].try_into().expect("four"))
+    };
+    // Four blocks and the end; the first has bounds and 41 offsets, the second a mask and 21, the third 12, the last none.
+    let (bounds, mask, each, end) = (5, 5 + 65 + 41, 5 + 65 + 41 + 23, 5 + 65 + 41 + 23 + 12);
+    let starts = [0, 1, 2, 3, 4].map(read);
+    let (masked, single) = (1 << 30, 1 << 31);
+    assert_eq!(
+        starts,
+        [bounds, mask | masked, each | single, end | single, end]
+    );
+    let refused = |word: u32, value: u32| {
+        let mut words = words.clone();
+        let at = at(word as usize);
+        let bytes = zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice());
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let parsed = PatchTable::parse(zerocopy::IntoBytes::as_bytes(words.as_slice()));
+        parsed.map(|_| ()) == Err(TableError::Dense { region: 0 })
+    };
+    let sum = |word: u32, more: u32| read(word as usize).wrapping_add(more);
+    for (word, value, what) in [
+        (0, bounds + 1, "a gap before the first block"),
+        (0, bounds | single, "bounds taken for offsets"),
+        (0, bounds | masked, "bounds taken for a mask"),
+        (1, (mask - 1) | masked, "a block that ends too early"),
+        (1, mask, "a mask taken for bounds"),
+        (2, each | masked | single, "two kinds at once"),
+        (3, end, "no bounds in an empty block"),
+        (3, end | masked, "no mask in an empty block"),
+        (3, each | single, "more offsets than variables"),
+        (4, end + 1, "an end behind the words"),
+        (4, end | single, "an end with a flag"),
+        (bounds, sum(bounds, 1), "a first bound that leaves one out"),
+        (bounds + 1, sum(bounds + 1, 60), "bounds out of order"),
+        (
+            bounds + 64,
+            sum(bounds + 64, 1),
+            "a last bound in the next block",
+        ),
+        (mask, sum(mask, 1), "a bit without an offset"),
+        (
+            mask,
+            sum(mask, 0u32.wrapping_sub(2)),
+            "an offset without a bit",
+        ),
+        (mask + 2, 74, "an offset behind the region"),
+        (each, u32::MAX, "an offset far behind it"),
+    ] {
+        assert!(refused(word, value), "{what}");
+    }
+    assert!(!refused(each, 0), "another offset is a table, too");
+
+    // A mask of the last three variables.
+    let mut list = room.list();
+    let vars: Vec<Var> = (0..67).map(|_| list.var().expect("room")).collect();
+    for (i, var) in (0..30).chain([65]).enumerate() {
+        list.site(PLAIN, i as u32 * 8, &Formula::whole(vars[var]));
+    }
+    let mut words = built(&mut list, &[31 * 8]).expect("complete");
+    let at = at(3 + 30);
+    let bytes = zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice());
+    assert_eq!(bytes[at..at + 4], [2, 0, 0, 0]);
+    bytes[at] = 4;
+    assert!(PatchTable::parse(bytes).is_ok());
+    let bytes = zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice());
+    bytes[at] = 8;
+    let refused = PatchTable::parse(bytes).map(|_| ());
+    assert_eq!(
+        refused,
+        Err(TableError::Dense { region: 0 }),
+        "no such variable"
+    );
+}
+
 /// How many sites each of 64 variables has.
 fn block() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
