@@ -7,6 +7,8 @@
 #
 # A check that cannot run here prints what is missing and is counted as skipped. With CI set in the
 # environment, missing tools and Debian packages are installed; without it, their names are printed.
+# With CI set, disk is spared too: nothing is built incrementally, and what a step built and no later
+# step reads is removed when the step is over.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -22,6 +24,7 @@ SKIPS="$SCRATCH/skips"
 : >"$SKIPS"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-never}"
 export RUST_BACKTRACE=1
+[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0
 
 # ---------------------------------------------------------------------------------------- helpers
 
@@ -36,6 +39,16 @@ skip() {
     note "skipped: $1: $2"
     printf '%s: %s\n' "$1" "$2" >>"$SKIPS"
 }
+
+# spent PATH...: no later step reads this.
+spent() { [ -z "${CI:-}" ] || rm -rf "$@"; }
+
+# spent_programs FOLDER...: the same of the test programs in these; libraries and macros stay.
+spent_programs() { [ -z "${CI:-}" ] || find "$@" -type f -perm -u+x ! -name '*.so' ! -path '*/build/*' -delete; }
+
+# MiB below the folders that this script builds in, and MiB left on their disk.
+disk_used() { du -scm "$TARGET" fuzz/target 2>/dev/null | awk 'END { print $1 }'; }
+disk_left() { df -Pm "$TARGET" | awk 'END { print $4 }'; }
 
 # Runs a command after showing it.
 run() {
@@ -72,6 +85,7 @@ cargo_tool() {
     note "installing cargo-$1"
     CARGO_TARGET_DIR="$TARGET/tools" cargo install --locked --quiet "cargo-$1" >"$SCRATCH/install.log" 2>&1 ||
         { tail -n 5 "$SCRATCH/install.log" && return 1; }
+    spent "$TARGET/tools"
 }
 
 # nightly COMPONENT...: true when a nightly toolchain with these components can be used.
@@ -130,6 +144,7 @@ step_tidy() { # what no compiler sees: open ends, files that grew too long, mach
 step_clippy() { # lints of rustc and clippy, warnings are errors
     run cargo clippy --workspace --all-targets -- -D warnings
     run cargo clippy --manifest-path fuzz/Cargo.toml --all-targets -- -D warnings
+    spent fuzz/target
 }
 
 step_test() { # unit, integration and doc tests; fewer executed than tests/floor is a failure
@@ -137,7 +152,9 @@ step_test() { # unit, integration and doc tests; fewer executed than tests/floor
     # The headers of DRM's drivers: the test that wants them says so where there are none.
     [ -e /usr/include/drm/msm_drm.h ] || [ -e /usr/include/libdrm/msm_drm.h ] || apt_get libdrm-dev || true
     run cargo test --workspace 2>&1 | tee "$log"
+    spent_programs "$TARGET/debug"
     run cargo test --manifest-path fuzz/Cargo.toml 2>&1 | tee -a "$log"
+    [ -n "${CARGO_TARGET_DIR:-}" ] || spent_programs fuzz/target/debug
     passed="$(awk '/^test result: / { n += $4 } END { print n + 0 }' "$log")"
     ignored="$(awk '/^test result: / { for (i = 1; i < NF; i++) if ($(i + 1) ~ /^ignored/) n += $i } END { print n + 0 }' "$log")"
     # A test that cannot run here says `skipped: NAME: WHAT IS MISSING` on a line of its own.
@@ -191,19 +208,24 @@ step_nostd() { # the core and the drivers on four targets without an operating s
         run cargo clippy "${packages[@]}" --target "$target" -- -D warnings
         run cargo build "${packages[@]}" --target "$target"
         run cargo build "${packages[@]}" --target "$target" --all-features
+        spent "${TARGET:?}/$target"
     done
+    # The last of the debug builds.
+    spent "$TARGET/debug" "$TARGET/doc"
 }
 
 step_link() { # everything linked for those targets with no allocator and no panic
     run rustup target add "${BARE_TARGETS[@]}"
     run tests/link/check.sh "$TARGET/link" "${BARE_TARGETS[@]}" 2>&1 | tee "$SCRATCH/link.log"
     sed -n 's/^ *skipped: //p' "$SCRATCH/link.log" >>"$SKIPS"
+    spent "$TARGET/link"
 }
 
 step_cross() { # the command for aarch64 Linux: the list of behaviours on simulated boards and the CPU, and a job, under emulation
     apt_install qemu-aarch64 qemu-user || { skip cross "qemu-aarch64 (apt-get install qemu-user)" && return; }
     run tests/cross/aarch64.sh 2>&1 | tee "$SCRATCH/cross.log"
     sed -n 's/^ *skipped: //p' "$SCRATCH/cross.log" >>"$SKIPS"
+    spent "$TARGET/cross"
 }
 
 step_loom() { # every interleaving of the models in tests/loom*.rs: waits and wakes, publication, shared launches
@@ -215,6 +237,7 @@ step_loom() { # every interleaving of the models in tests/loom*.rs: waits and wa
             --test "$(basename "$model" .rs)" 2>&1 | tee "$SCRATCH/loom.log"
         grep -qE '^test result: ok\. [1-9]' "$SCRATCH/loom.log" || fail "$model ran no model"
     done
+    spent "$TARGET/loom"
 }
 
 # Modules of the core that run under Miri on both machines: all that touch memory, and what they rest on.
@@ -238,6 +261,7 @@ step_miri() { # undefined behaviour in the core and the CPU driver, and in the c
     MIRIFLAGS="$by_number" miri_run hcq-cpu "" --lib packet engine share queue
     wait "$foreign" || status=$?
     cat "$SCRATCH/foreign.log"
+    spent "$TARGET"/miri*
     return "$status"
 }
 
@@ -268,6 +292,7 @@ step_fuzz() { # every fuzz target for a short time, from the committed seeds
         note "  $(sed -n 's/^stat::number_of_executed_units: *//p' "$SCRATCH/fuzz.log") inputs," \
             "$(sed -n 's/^stat::new_units_added: *//p' "$SCRATCH/fuzz.log") of them new paths"
     done < <(cargo fuzz list)
+    spent "$TARGET/fuzz"
 }
 
 step_deny() { # licences, banned and duplicate packages, sources
@@ -291,6 +316,7 @@ step_bench-smoke() { # the figure of every goal prints; instruction counts are t
     if [ -n "${CI:-}" ] && [ "$(gungraun-runner --version 2>/dev/null | awk '{ print $NF }')" != "$version" ]; then
         note "installing gungraun-runner $version"
         CARGO_TARGET_DIR="$TARGET/tools" cargo install --locked --quiet gungraun-runner --version "$version" || true
+        spent "$TARGET/tools"
     fi
     command -v gungraun-runner >/dev/null ||
         { skip bench-instructions "gungraun-runner (cargo install --locked gungraun-runner --version $version)" && return; }
@@ -324,6 +350,7 @@ done
 
 report=()
 passed=0 failed=0
+note "$(disk_left) MiB of disk are free below $TARGET"
 begin=$SECONDS
 for step in "${wanted[@]}"; do
     printf '\n== %s: %s\n' "$step" "$(sed -n "s/^step_$step() { # //p" ci.sh)"
@@ -337,18 +364,19 @@ for step in "${wanted[@]}"; do
     status=$?
     set -e
     took=$((SECONDS - from)) after="$(wc -l <"$SKIPS")"
+    disk="$(printf '%6d MiB built, %6d MiB free' "$(disk_used)" "$(disk_left)")"
     if [ "$status" != 0 ]; then
         failed=1
-        report+=("$(printf '%-12s FAILED  %4d s' "$step" "$took")")
+        report+=("$(printf '%-12s FAILED  %4d s, %s' "$step" "$took" "$disk")")
         printf '== %s: FAILED after %d s\n' "$step" "$took"
         break
     fi
     if [ "$after" -gt "$before" ] && grep -q "^$step: " <(tail -n "+$((before + 1))" "$SKIPS"); then
-        report+=("$(printf '%-12s skipped %4d s' "$step" "$took")")
+        report+=("$(printf '%-12s skipped %4d s, %s' "$step" "$took" "$disk")")
         printf '== %s: skipped\n' "$step"
     else
         passed=$((passed + 1))
-        report+=("$(printf '%-12s ok      %4d s' "$step" "$took")")
+        report+=("$(printf '%-12s ok      %4d s, %s' "$step" "$took" "$disk")")
         printf '== %s: ok, %d s\n' "$step" "$took"
     fi
 done
