@@ -98,6 +98,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("ok-empty", build(&[], |_| {})),
         ("ok-pointers", build(&[256, 64], pointers)),
+        ("ok-blocks", build(&[1024, 1024, 1024], blocks)),
         ("ok-fields", fields),
         ("ok-derived", build(&[96], derived)),
         ("bad-cut", cut),
@@ -107,7 +108,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn build(regions: &[u64], record: fn(&mut PatchList<'_>)) -> Vec<u8> {
-    let (mut sites, mut derived) = ([Site::EMPTY; 64], [Derived::EMPTY; 8]);
+    let (mut sites, mut derived) = ([Site::EMPTY; 128], [Derived::EMPTY; 8]);
     let mut list = PatchList::new(&mut sites, &mut derived);
     record(&mut list);
     let mut out = vec![0u64; list.table_words(regions).expect("a sound list")];
@@ -129,6 +130,24 @@ fn pointers(list: &mut PatchList<'_>) {
         if n < 3 {
             list.site(RegionId(1), n * 8, &Formula::whole(v));
             list.site(RegionId(0), 128 + n * 8, &Formula::whole(v));
+        }
+    }
+}
+
+/// Plain pointers of more variables than a block has. In one region each of the first has a site, in the next one every
+/// seventh has one, in the last one every third has two.
+fn blocks(list: &mut PatchList<'_>) {
+    for n in 0..70 {
+        let v = var(list);
+        if n < 40 {
+            list.site(RegionId(0), n * 8, &Formula::whole(v));
+        }
+        if n % 7 == 4 && n < 64 {
+            list.site(RegionId(1), 512 - n * 8, &Formula::whole(v));
+        }
+        if n % 3 == 0 && n < 64 {
+            list.site(RegionId(2), n * 16, &Formula::whole(v));
+            list.site(RegionId(2), n * 16 + 8, &Formula::whole(v));
         }
     }
 }
