@@ -1,113 +1,19 @@
-//! AMD GPUs on simulated machines: code objects, copies, signals, bound queues, faults, scratch memory, for each chip that
-//! there are programs for and both kinds of packets.
-#![cfg(feature = "sim")]
+//! What holds for the devices of every vendor.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use hcq_sim::machine::Machine;
-use hcq_sim::standin::StandIns;
-use hcq_std::sim::SimSystem;
-use hcq_std::{Arg, Device, Error, Grid, Kernel, Options, QueueKind};
+use hcq_std::{Arg, Device, Error, Grid, QueueKind};
 
-type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+use crate::{Gpu, Result, open, options};
 
-/// PM4 on one XCC and on eight, AQL on both, and the newest generation.
-const NAMES: [&str; 6] = [
-    "sim:amd-gfx1100",
-    "sim:amd-gfx1100,aql",
-    "sim:amd-gfx942",
-    "sim:amd-gfx942,aql",
-    "sim:amd-gfx1201",
-    "sim:amd-gfx1201,aql,seed=5",
-];
-
-fn options() -> Options {
-    Options::default().wait_timeout_ms(10_000)
-}
-
-fn open(name: &str) -> Device {
-    Device::open_with(name, &options()).unwrap_or_else(|e| panic!("{name}: {e}"))
-}
-
-fn object(program: &str, target: &str) -> Vec<u8> {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/vectors/objects");
-    std::fs::read(format!("{root}/{program}-{target}.co")).expect("a vector")
-}
-
-fn kernel(device: &Device, program: &str) -> Kernel {
-    let module = device.load_program(&object(program, device.target()));
-    let module = module.unwrap_or_else(|e| panic!("{program} on {}: {e}", device.name()));
-    assert_eq!(module.kernels(), [program]);
-    module
-        .kernel(program)
-        .unwrap_or_else(|e| panic!("{program} on {}: {e}", device.name()))
-}
-
-/// `y[i] += alpha * x[i]` for `n` items, of which `x` and `y` have as many.
-fn saxpy<'a>(
-    y: &'a hcq_std::View<f32>,
-    x: &'a hcq_std::View<f32>,
-    alpha: f32,
-    n: u32,
-) -> [Arg<'a>; 5] {
-    [
-        Arg::buffer(y),
-        Arg::buffer(x),
-        alpha.into(),
-        (n as i32).into(),
-        0u64.into(),
-    ]
-}
-
-/// Runs a test on a device of each kind. When one fails, the machine says what its queues have seen.
-fn each(test: impl Fn(&Device) -> Result) -> Result {
-    for name in NAMES {
-        let (machine, device) = machine_and_device(name)?;
-        let failed = |e| format!("{name}: {e}; the machine says: {:#?}", machine.reports());
-        test(&device).map_err(failed)?;
-        device.close().map_err(|e| failed(e.into()))?;
-    }
-    Ok(())
-}
-
-/// The device of this name, and the machine that it is in.
-fn machine_and_device(name: &str) -> Result<(Arc<Machine>, Device)> {
-    let text = name.strip_prefix("sim:").ok_or("a simulated device")?;
-    let machine = Machine::new(text.replace(",aql", "").parse()?)?;
-    machine.register(Box::new(StandIns::stock()));
-    let system = Arc::new(SimSystem::new(Arc::clone(&machine)));
-    let device = Device::open_with(name, &options().system(system))?;
-    Ok((machine, device))
-}
-
-#[test]
-fn a_device_says_what_it_is() -> Result {
-    each(|device| {
-        let info = device.info();
-        assert!(device.name().contains(device.target()), "{info:?}");
-        assert!(info.memory_bytes > 0 && info.compute_units > 0, "{info:?}");
-        let packets = if device.name().contains("aql") {
-            "AQL"
-        } else {
-            "PM4"
-        };
-        assert_eq!(info.packets, packets);
-        let (compute, copy) = device.queue_counts();
-        assert_eq!((compute, copy), (2, 1));
-        Ok(())
-    })
-}
-
-#[test]
-fn a_program_runs_with_its_arguments() -> Result {
-    each(|device| {
+pub(crate) fn a_program_runs_with_its_arguments(gpu: &Gpu) -> Result {
+    gpu.each(|device| {
         const N: usize = 1000;
-        let saxpy_kernel = kernel(device, "saxpy");
+        let saxpy_kernel = gpu.kernel(device, "saxpy");
         let x = device.alloc_from(&(0..N).map(|i| i as f32).collect::<Vec<_>>())?;
         let y = device.alloc_from(&vec![1.0f32; N + 24])?;
         let mut commands = device.compute_queue(0)?.record();
-        let args = saxpy(&y, &x, 2.0, N as u32);
+        let args = gpu.saxpy(&y, &x, 2.0, N as u32);
         // SAFETY: the program touches the first N elements of both.
         unsafe { commands.exec(&saxpy_kernel, &args, Grid::new(16, 64)) }?;
         commands.submit()?.wait()?;
@@ -119,65 +25,65 @@ fn a_program_runs_with_its_arguments() -> Result {
     })
 }
 
-#[test]
-fn arguments_are_checked_and_named() -> Result {
-    each(|device| {
-        let saxpy_kernel = kernel(device, "saxpy");
-        let known = saxpy_kernel.arguments().expect("metadata");
-        assert_eq!(known.len(), 5);
+pub(crate) fn arguments_are_checked(gpu: &Gpu) -> Result {
+    gpu.each(|device| {
+        let saxpy_kernel = gpu.kernel(device, "saxpy");
+        let known = saxpy_kernel.arguments().expect("the program says them");
         let x = device.alloc::<f32>(64)?;
+        let mut args = gpu.saxpy(&x, &x, 1.0, 64);
+        assert_eq!(known.len(), args.len());
         let queue = device.compute_queue(0)?;
         let mut commands = queue.record();
-        let short = [Arg::buffer(&x)];
         // SAFETY: refused.
-        let e = unsafe { commands.exec(&saxpy_kernel, &short, Grid::new(1, 64)) };
-        assert!(
-            matches!(
-                e,
-                Err(Error::ArgumentCount {
-                    expected: 5,
-                    given: 1,
-                    ..
-                })
-            ),
-            "{e:?}"
-        );
-        let mut args = saxpy(&x, &x, 1.0, 64);
+        let e = unsafe { commands.exec(&saxpy_kernel, &args[..1], Grid::new(1, 64)) };
+        let Err(Error::ArgumentCount {
+            expected, given: 1, ..
+        }) = e
+        else {
+            panic!("{e:?}");
+        };
+        assert_eq!(expected, args.len());
+        // Too many work-items for a group.
+        // SAFETY: refused.
+        let e = unsafe { commands.exec(&saxpy_kernel, &args, Grid::new(1, 4096)) };
+        assert!(matches!(e, Err(Error::Record { .. })), "{e:?}");
         args[3] = 64u64.into();
         // SAFETY: refused.
         let e = unsafe { commands.exec(&saxpy_kernel, &args, Grid::new(1, 64)) };
         let Err(e @ Error::Argument { index: 3, .. }) = e else {
             panic!("{e:?}");
         };
-        assert!(e.to_string().contains(&known[3].name), "{e}");
-        // Too many work-items for a group.
-        let args = saxpy(&x, &x, 1.0, 64);
-        // SAFETY: refused.
-        let e = unsafe { commands.exec(&saxpy_kernel, &args, Grid::new(1, 4096)) };
-        assert!(matches!(e, Err(Error::Record { .. })), "{e:?}");
+        let said = match known[3].size_only {
+            true => "of 4 bytes",
+            false => &known[3].name,
+        };
+        assert!(e.to_string().contains(said), "{e}");
         assert!(commands.is_empty());
-        let e = device.load_program(&object("saxpy", "gfx1100"));
-        match e {
-            Ok(_) => assert_eq!(device.target(), "gfx1100"),
-            Err(e) => {
-                let text = e.to_string();
-                assert!(
-                    text.contains("gfx1100") && text.contains(device.target()),
-                    "{text}"
-                );
-            }
-        }
-        let e = device
-            .load_program(b"\x7fELF, and no more")
-            .expect_err("no object");
-        assert!(matches!(e, Error::Program { .. }), "{e}");
         Ok(())
     })
 }
 
-#[test]
-fn copies_go_in_and_out() -> Result {
-    each(|device| {
+pub(crate) fn programs_of_another_chip_are_refused(gpu: &Gpu) -> Result {
+    let (target, said) = gpu.elsewhere;
+    gpu.each(|device| {
+        match device.load_program(&gpu.object("saxpy", target)) {
+            Ok(_) => assert_eq!(device.target(), target),
+            Err(e) => {
+                let text = e.to_string();
+                assert!(
+                    text.contains(said) && text.contains(device.target()),
+                    "{text}"
+                );
+            }
+        }
+        let e = device.load_program(b"\x7fELF, and no more");
+        assert!(matches!(e, Err(Error::Program { .. })), "{e:?}");
+        Ok(())
+    })
+}
+
+pub(crate) fn copies_go_in_and_out(gpu: &Gpu) -> Result {
+    gpu.each(|device| {
         const N: usize = 5000;
         let data: Vec<u8> = (0..N).map(|i| (i * 7) as u8).collect();
         let (a, b) = (device.alloc::<u8>(N)?, device.alloc::<u8>(N)?);
@@ -193,9 +99,8 @@ fn copies_go_in_and_out() -> Result {
     })
 }
 
-#[test]
-fn queues_wait_for_each_other_by_signals_and_points() -> Result {
-    each(|device| {
+pub(crate) fn queues_wait_for_each_other_by_signals_and_points(gpu: &Gpu) -> Result {
+    gpu.each(|device| {
         let (compute, other, copy) = (
             device.compute_queue(0)?,
             device.compute_queue(1)?,
@@ -224,11 +129,10 @@ fn queues_wait_for_each_other_by_signals_and_points() -> Result {
     })
 }
 
-#[test]
-fn a_bound_queue_runs_again_with_other_values() -> Result {
-    each(|device| {
+pub(crate) fn a_bound_queue_runs_again_with_other_values(gpu: &Gpu) -> Result {
+    gpu.each(|device| {
         const N: usize = 512;
-        let saxpy_kernel = kernel(device, "saxpy");
+        let saxpy_kernel = gpu.kernel(device, "saxpy");
         let x = device.alloc_from(&vec![1.0f32; N])?;
         let y = device.alloc::<f32>(N)?;
         let done = device.signal()?;
@@ -239,7 +143,7 @@ fn a_bound_queue_runs_again_with_other_values() -> Result {
             commands.var()?,
             commands.var()?,
         ];
-        let mut args = saxpy(&y, &x, 1.0, 0);
+        let mut args = gpu.saxpy(&y, &x, 1.0, 0);
         args[3] = Arg::var(n, 4);
         let grid = Grid::new((groups, 1u32, 1u32), (local, 1u32, 1u32));
         // SAFETY: the program touches at most N elements of both.
@@ -265,9 +169,8 @@ fn a_bound_queue_runs_again_with_other_values() -> Result {
     })
 }
 
-#[test]
-fn rings_and_epochs_roll_over() -> Result {
-    for name in NAMES {
+pub(crate) fn rings_and_epochs_roll_over(gpu: &Gpu) -> Result {
+    for name in gpu.names {
         let options = options().ring_packets(64).timeline_span_log2(6);
         let device = Device::open_with(name, &options)?;
         let (compute, copy) = (device.compute_queue(0)?, device.copy_queue(0)?);
@@ -286,9 +189,8 @@ fn rings_and_epochs_roll_over() -> Result {
     Ok(())
 }
 
-#[test]
-fn what_no_ring_holds_runs_by_reference() -> Result {
-    for name in NAMES {
+pub(crate) fn what_no_ring_holds_runs_by_reference(gpu: &Gpu) -> Result {
+    for name in gpu.names {
         let options = options().ring_packets(64);
         let device = Device::open_with(name, &options)?;
         let cells = device.alloc::<u32>(4)?;
@@ -309,9 +211,8 @@ fn what_no_ring_holds_runs_by_reference() -> Result {
     Ok(())
 }
 
-#[test]
-fn threads_submit_to_the_same_device() -> Result {
-    each(|device| {
+pub(crate) fn threads_submit_to_the_same_device(gpu: &Gpu) -> Result {
+    gpu.each(|device| {
         const ROUNDS: u64 = 60;
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
@@ -342,9 +243,8 @@ fn threads_submit_to_the_same_device() -> Result {
     })
 }
 
-#[test]
-fn times_are_the_hosts() -> Result {
-    each(|device| {
+pub(crate) fn times_are_the_hosts(gpu: &Gpu) -> Result {
+    gpu.each(|device| {
         for queue in [device.compute_queue(0)?, device.copy_queue(0)?] {
             let cell = device.alloc::<u32>(1)?;
             let before = device.now_ns();
@@ -364,31 +264,8 @@ fn times_are_the_hosts() -> Result {
     })
 }
 
-#[test]
-fn private_memory_is_there_when_a_program_needs_it() -> Result {
-    each(|device| {
-        const GROUPS: usize = 3;
-        let reduce = kernel(device, "reduce");
-        let input: Vec<f32> = (0..GROUPS * 256 * 8).map(|i| (i % 8) as f32).collect();
-        let data = device.alloc_from(&input)?;
-        let out = device.alloc::<f32>(GROUPS)?;
-        for index in [0, 1] {
-            let mut commands = device.compute_queue(index)?.record();
-            let args = [Arg::buffer(&out), Arg::buffer(&data), 2i32.into()];
-            // SAFETY: the program reads 8 elements per item, and writes one per group.
-            unsafe { commands.exec(&reduce, &args, Grid::new(GROUPS as u32, 256)) }?;
-            commands.submit()?.wait()?;
-            // Each item adds elements 2 and 5 of its eight.
-            assert_eq!(out.to_vec()?, [7.0 * 256.0; GROUPS]);
-            out.fill(0.0)?;
-        }
-        Ok(())
-    })
-}
-
-#[test]
-fn a_fault_is_data_and_ends_waits() -> Result {
-    for name in NAMES {
+pub(crate) fn a_fault_is_data_and_ends_waits(gpu: &Gpu) -> Result {
+    for name in gpu.names {
         let device = open(name);
         let mut commands = device.compute_queue(0)?.record();
         let point = commands.write32(0x1000u64, 1u32)?.submit()?;
@@ -401,13 +278,14 @@ fn a_fault_is_data_and_ends_waits() -> Result {
         let mut commands = device.compute_queue(1)?.record();
         let refused = commands.memory_barrier()?.submit();
         assert!(matches!(refused, Err(Error::Fault(_))), "{name}");
-        // Whether a new queue runs is the kernel's to say; either way the answer comes, and is the same again.
+        // Whether a new queue runs is the kernel's to say; the answer comes, and is the same again.
         match device.recover() {
             Ok(()) => {
                 commands.submit()?.wait()?;
                 assert!(matches!(point.wait(), Err(Error::Lost { .. })), "{name}");
             }
             Err(e) => {
+                assert!(!gpu.recovers, "{name}: {e}");
                 assert!(
                     matches!(e, Error::Recovery { .. } | Error::Driver { .. }),
                     "{name}: {e}"
@@ -420,9 +298,8 @@ fn a_fault_is_data_and_ends_waits() -> Result {
     Ok(())
 }
 
-#[test]
-fn freed_memory_is_no_longer_the_devices() -> Result {
-    let device = open("sim:amd-gfx1100");
+pub(crate) fn freed_memory_is_no_longer_the_devices(gpu: &Gpu) -> Result {
+    let device = open(gpu.names[0]);
     let address = {
         let buffer = device.alloc::<u32>(1024)?;
         let mut commands = device.compute_queue(0)?.record();
@@ -436,9 +313,8 @@ fn freed_memory_is_no_longer_the_devices() -> Result {
     Ok(())
 }
 
-#[test]
-fn memory_of_the_caller_is_the_devices_for_a_while() -> Result {
-    let device = open("sim:amd-gfx1100");
+pub(crate) fn memory_of_the_caller_is_the_devices_for_a_while(gpu: &Gpu) -> Result {
+    let device = open(gpu.names[0]);
     let mut memory = vec![0u32; 4096];
     let start = std::ptr::NonNull::from(&mut *memory).cast::<u32>();
     {
@@ -453,13 +329,13 @@ fn memory_of_the_caller_is_the_devices_for_a_while() -> Result {
     Ok(())
 }
 
-#[test]
-fn several_devices_of_one_machine() -> Result {
-    let system = hcq_std::sim::machine("amd-gfx1100,gpus=2")?;
+pub(crate) fn several_devices_of_one_machine(gpu: &Gpu) -> Result {
+    let system = hcq_std::sim::machine(gpu.machine_of_two)?;
     let options = options().system(system);
+    let [first, second, third] = gpu.three_names;
     let devices = [
-        Device::open_with("amd:0", &options)?,
-        Device::open_with("amd:1,aql", &options)?,
+        Device::open_with(first, &options)?,
+        Device::open_with(second, &options)?,
     ];
     for device in &devices {
         let cell = device.alloc::<u32>(1)?;
@@ -467,15 +343,14 @@ fn several_devices_of_one_machine() -> Result {
         commands.write32(cell.address(), 7u32)?.submit()?.wait()?;
         assert_eq!(cell.to_vec()?, [7]);
     }
-    let e = Device::open_with("amd:2", &options).expect_err("there are two");
+    let e = Device::open_with(third, &options).expect_err("there are two");
     assert!(matches!(e, Error::Unavailable { .. }), "{e}");
     Ok(())
 }
 
-#[test]
-fn a_wait_that_nobody_ends_times_out() -> Result {
-    let options = Options::default().wait_timeout_ms(200);
-    let device = Device::open_with("sim:amd-gfx1100", &options)?;
+pub(crate) fn a_wait_that_nobody_ends_times_out(gpu: &Gpu) -> Result {
+    let options = options().wait_timeout_ms(200);
+    let device = Device::open_with(gpu.names[0], &options)?;
     let signal = device.signal()?;
     let mut commands = device.compute_queue(0)?.record();
     let point = commands.wait(&signal, 1u64)?.submit()?;
@@ -498,11 +373,10 @@ fn a_wait_that_nobody_ends_times_out() -> Result {
 
 /// What a copy engine wrote is seen behind a wait for it, also if another queue's kernel keeps the old bytes in caches: that
 /// one has read them, and its submission, which would clean up, has not ended.
-#[test]
-fn what_is_behind_a_wait_sees_what_was_waited_for() -> Result {
+pub(crate) fn what_is_behind_a_wait_sees_what_was_waited_for(gpu: &Gpu) -> Result {
     const N: usize = 1024;
-    each(|device| {
-        let add = kernel(device, "vadd");
+    gpu.each(|device| {
+        let add = gpu.kernel(device, "vadd");
         let (zero, x) = (device.alloc::<f32>(N)?, device.alloc::<f32>(N)?);
         let (old, new) = (device.alloc::<f32>(N)?, device.alloc::<f32>(N)?);
         let fresh = device.alloc_from(&[5f32; N])?;
