@@ -361,6 +361,34 @@ impl<'m> Command<'_, 'm> {
         r.len = r.len.saturating_add(words.len());
     }
 
+    /// Appends words, such as a program's packet template, and hands the copy out to be filled in, with one check for all.
+    /// `None` once there is no room: the words are counted, as those of [`words`](Self::words) are.
+    ///
+    /// ```
+    /// use hcq_nostd::patch::PatchList;
+    /// use hcq_nostd::record::Recorder;
+    ///
+    /// let mut words = [0u32; 4];
+    /// let mut q = Recorder::new(&mut words, PatchList::none());
+    /// q.command(|c| {
+    ///     if let Some([_, groups]) = c.template(&[0xc000_1000, 1]) {
+    ///         *groups = 7;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(q.words(), [0xc000_1000, 7]);
+    /// # Ok::<(), hcq_nostd::record::RecordError>(())
+    /// ```
+    #[inline]
+    pub fn template(&mut self, words: &[u32]) -> Option<&mut [u32]> {
+        let r = &mut *self.recorder;
+        let room = r.words.get_mut(r.len..);
+        r.len = r.len.saturating_add(words.len());
+        let to = room?.get_mut(..words.len())?;
+        to.copy_from_slice(words);
+        Some(to)
+    }
+
     /// Appends `N` words and hands them out to be written, with one check for all. They hold what the memory held before.
     /// `None` once there is no room: the words are counted, as those of [`words`](Self::words) are.
     ///

@@ -361,6 +361,11 @@ fn each_size_limit_refuses_alone() {
         [1, 1, 1 << 32, 1, 1, 1],
         // Groups fit, their work-items do not.
         [1 << 31, 1, 1, 2, 1, 1],
+        // Products that come out small where they wrap.
+        [1, 1, 1, 1 << 32, 1 << 32, 1],
+        [1, 1, 1, 1 << 63, 2, 1],
+        [1 << 63, 1, 1, 2, 1, 1],
+        [1, u64::MAX, 1, 1, 1, 1],
     ];
     for sizes in wrong {
         assert!(try_now(sizes).is_err(), "{sizes:?}");
@@ -412,6 +417,38 @@ fn each_size_limit_refuses_alone() {
             matches!(applied, Err(PatchError::Misfit { .. })),
             "{sizes:?}: {applied:?}"
         );
+    }
+}
+
+/// An argument block at a multiple of 64 that ends at 2^49 at most.
+#[test]
+fn argument_blocks_have_limits() {
+    let device = device("630");
+    let program = prepare(&device, &kernel()).expect("a program");
+    let bytes = program.kernargs_size();
+    let last = (1u64 << 49) - bytes as u64;
+    let sizes = [1, 1, 1, 32, 1, 1].map(Value::Imm);
+    let try_at = |address| {
+        let (mut words, mut memory) = ([0; 128], vec![0; bytes / 8]);
+        let mut region = Region::from_words(&mut memory, address);
+        let mut q = AdrenoCompute::new(&device, &mut words, PatchList::none());
+        let recorded = record(&mut q, &mut region, &program, &[], sizes, 0);
+        assert_eq!(recorded.is_err(), q.words().is_empty());
+        recorded
+    };
+    for address in [0, 64, last] {
+        assert_eq!(try_at(address), Ok(()), "{address:#x}");
+    }
+    for address in [8, 32, BASE + 4, 1 << 49, u64::MAX - 0xfff] {
+        let refused = try_at(address);
+        let is_block = matches!(
+            refused,
+            Err(RecordError::Misfit {
+                operand: Operand::Kernargs,
+                ..
+            })
+        );
+        assert!(is_block, "{address:#x}: {refused:?}");
     }
 }
 

@@ -78,6 +78,8 @@ pub struct LoadState {
 impl LoadState {
     /// Words of the packet.
     pub const WORDS: usize = 4;
+    /// Where the address is in it.
+    pub(crate) const ADDRESS: usize = 2;
     /// Units that it loads at most. More would change the header's other fields.
     pub const MAX_UNITS: u32 = 0x3ff;
 

@@ -7,17 +7,45 @@ use hcq_nostd::patch::{Part, Store, SumError, Swap};
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Block, Command, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Field, Fit, Value, Var};
+use zerocopy::IntoBytes;
 
 use crate::chips::MAX_GROUP;
 use crate::device::{ADDRESS_BITS, BORDER_COLORS_FIT, Device, SCRAP_FIT};
 use crate::image::{ADDRESS_AT, ADDRESS_FIT, SAMPLER_BYTES, bytes};
 use crate::kernel::{Arguments, KERNARGS_ALIGN_LOG2, Kernel};
+use crate::pm4::dispatch::ExecCs;
+use crate::pm4::load_state::LoadState;
+use crate::pm4::packets::Packets;
 use crate::pm4::split;
 
-/// SET_MARKER 2, eight registers of 2 (two of them twice the same), WAIT_FOR_IDLE 1, NDRANGE 13, CTRL_REG0 11, two loads of
-/// 4, CONTROL_2 6, stack offset 2, INSTRLEN 2; samplers 4 + 3 + 3, textures 4 + 3, storage 4 + 3; CONFIG 2, CS_CNTL_0 3 and
-/// EXEC_CS 5, EVENT_WRITE 5.
-const TEMPLATE_WORDS: usize = 2 + 8 * 2 + 1 + 13 + 11 + 8 + 6 + 2 + 2 + 10 + 7 + 7 + 2 + 8 + 5;
+/// What every dispatch begins with, up to its range: SET_MARKER 2, eight registers of 2 (two of them twice the same),
+/// WAIT_FOR_IDLE 1.
+const START_WORDS: usize = 2 + 8 * 2 + 1;
+/// HLSQ_CS_NDRANGE_0; sizes and offsets follow.
+const NDRANGE: usize = START_WORDS + 1;
+const NDRANGE_WORDS: usize = 12;
+/// HLSQ_CS_KERNEL_GROUP_X.
+const GROUPS: usize = NDRANGE + 9;
+const CTRL_REG0: usize = NDRANGE + NDRANGE_WORDS + 1;
+const CTRL_REG0_WORDS: usize = 10;
+/// SP_CS_UNKNOWN_A9B1.
+const SHARED: usize = CTRL_REG0 + 1;
+/// SP_CS_PVT_MEM_ADDR.
+const PRIVATE: usize = CTRL_REG0 + 7;
+/// Where constants are loaded from: the argument block.
+const CONSTANTS: usize = CTRL_REG0 + CTRL_REG0_WORDS + LoadState::ADDRESS;
+const LOAD_CODE: usize = CONSTANTS - LoadState::ADDRESS + LoadState::WORDS + LoadState::ADDRESS;
+/// SP_CS_OBJ_START, and where instructions are loaded from.
+const CODE: [usize; 2] = [CTRL_REG0 + 4, LOAD_CODE];
+/// All that is at the same places in every dispatch.
+const HEAD_WORDS: usize = LOAD_CODE + 2;
+
+/// The end of every dispatch: EXEC_CS, for programs of ir3, and the cache flush.
+const TAIL_WORDS: usize = ExecCs::WORDS + Packets::FLUSH_WORDS;
+
+/// The head; CONTROL_2 6, stack offset 2, INSTRLEN 2; samplers 4 + 3 + 3, textures 4 + 3, storage 4 + 3; CONFIG 2,
+/// CS_CNTL_0 3; the tail.
+const TEMPLATE_WORDS: usize = HEAD_WORDS + 6 + 2 + 2 + 10 + 7 + 7 + 2 + 3 + TAIL_WORDS;
 
 /// HLSQ_CS_NDRANGE_0: three dimensions, and their sizes less one.
 const THREE_DIMENSIONS: u64 = 3;
@@ -30,30 +58,67 @@ struct BlockAddress {
     offset: u32,
 }
 
-/// Constants, samplers twice, textures twice, storage images twice.
-const BLOCK_ADDRESSES: usize = 7;
+/// Samplers twice, textures twice, storage images twice.
+const BLOCK_ADDRESSES: usize = 6;
 
-/// Words of a template that differ per launch.
+/// Words of a template that are not at the same places in all of them, and differ per launch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Places {
-    /// HLSQ_CS_NDRANGE_0; sizes and offsets follow.
-    ndrange: usize,
-    /// HLSQ_CS_KERNEL_GROUP_X.
-    groups: usize,
-    /// SP_CS_UNKNOWN_A9B1.
-    shared: usize,
-    /// The groups in CP_EXEC_CS.
-    exec: Option<usize>,
-    /// SP_CS_OBJ_START, and where instructions are loaded from.
-    code: [usize; 2],
-    /// SP_CS_PVT_MEM_ADDR.
-    private: usize,
     /// SP_PS_TP_BORDER_COLOR_BASE_ADDR.
     border_colors: Option<usize>,
-    /// What the cache flush behind the dispatch writes to.
-    scrap: usize,
     block: [BlockAddress; BLOCK_ADDRESSES],
     block_len: usize,
+}
+
+impl Places {
+    fn block(&self) -> &[BlockAddress] {
+        self.block.get(..self.block_len).unwrap_or_default()
+    }
+}
+
+/// Numbers of a launch that are all known now and that every field holds.
+struct Sizes {
+    groups: [u32; 3],
+    local: [u32; 3],
+    /// Work-items.
+    items: [u32; 3],
+}
+
+impl Sizes {
+    #[inline]
+    fn known(groups: &[Value; 3], local: &[Value; 3], max_group: u32) -> Option<Self> {
+        let (
+            [Value::Imm(gx), Value::Imm(gy), Value::Imm(gz)],
+            [Value::Imm(lx), Value::Imm(ly), Value::Imm(lz)],
+        ) = (groups, local)
+        else {
+            return None;
+        };
+        const MOST: u64 = MAX_GROUP as u64;
+        let is_local = lx.wrapping_sub(1) < MOST
+            && ly.wrapping_sub(1) < MOST
+            && lz.wrapping_sub(1) < MOST
+            && lx * ly * lz <= max_group.into();
+        if !is_local || (gx | gy | gz) >> 32 != 0 || *gx == 0 || *gy == 0 || *gz == 0 {
+            return None;
+        }
+        let [x, y, z] = [gx * lx, gy * ly, gz * lz];
+        ((x | y | z) >> 32 == 0).then_some(Self {
+            groups: [*gx as u32, *gy as u32, *gz as u32],
+            local: [*lx as u32, *ly as u32, *lz as u32],
+            items: [x as u32, y as u32, z as u32],
+        })
+    }
+
+    /// HLSQ_CS_NDRANGE_0.
+    #[inline]
+    const fn packed(&self) -> u32 {
+        let ([x, y, z], [fx, fy, fz]) = (self.local, LOCAL_LESS_ONE);
+        THREE_DIMENSIONS as u32
+            | x.wrapping_sub(1) << fx.shift
+            | y.wrapping_sub(1) << fy.shift
+            | z.wrapping_sub(1) << fz.shift
+    }
 }
 
 /// A program prepared for one device.
@@ -64,6 +129,8 @@ pub struct Program<'p> {
     code: Option<Var>,
     /// The same for private memory.
     private: Option<Var>,
+    /// Whether these, or what the device has for itself, are known at launch only.
+    is_late: bool,
     device: Device,
     arguments: Arguments<'p>,
     max_group: u32,
@@ -71,6 +138,8 @@ pub struct Program<'p> {
     template: [u32; TEMPLATE_WORDS],
     len: usize,
     places: Places,
+    /// Whether it has the number of groups in CP_EXEC_CS.
+    has_exec: bool,
     /// Where the argument block holds the work-group's size.
     group_size_at: Option<usize>,
     /// Where it holds the number of work-groups.
@@ -86,12 +155,14 @@ impl Program<'_> {
     /// is a multiple of 128.
     pub const fn based_on(mut self, code: Var) -> Self {
         self.code = Some(code);
+        self.is_late = true;
         self
     }
 
     /// The same for private memory that is known at launch only: as large as what it was prepared with, at a multiple of 4096.
     pub const fn with_private_at(mut self, private: Var) -> Self {
         self.private = Some(private);
+        self.is_late = true;
         self
     }
 
@@ -126,13 +197,28 @@ impl Program<'_> {
         if have < need {
             return Err(RecordError::KernargsTooSmall { need, have });
         }
-        self.check_local(c, &launch.local)?;
+        let sizes = Sizes::known(&launch.groups, &launch.local, self.max_group);
+        if sizes.is_none() {
+            self.check_local(c, &launch.local)?;
+        }
         self.write_block(c, launch.args, &mut launch.kernargs)?;
 
         let first = c.position();
-        c.words(self.template.get(..self.len).unwrap_or_default());
-        self.write_addresses(c, first, &launch.kernargs)?;
-        if self.code.is_some() || self.private.is_some() || self.device.scrap().imm().is_none() {
+        let words = c.template(self.template.get(..self.len).unwrap_or_default());
+        let kernargs = launch.kernargs.device_address(0);
+        match (sizes, kernargs.filter(|&at| self.is_block(at))) {
+            (Some(sizes), Some(kernargs)) => {
+                if let Some(words) = words {
+                    self.fill(words, &sizes, kernargs);
+                }
+                self.write_known_sizes(&sizes, &mut launch.kernargs)?;
+            }
+            _ => {
+                self.write_addresses(c, first, &launch.kernargs)?;
+                self.write_sizes(c, first, launch)?;
+            }
+        }
+        if self.is_late {
             self.relocate(c, first)?;
         }
         if launch.local_memory > 0 {
@@ -142,13 +228,62 @@ impl Program<'_> {
                 value: bytes.into(),
                 max: self.max_shared.into(),
             })?;
-            c.set(first + self.places.shared, word);
+            c.set(first + SHARED, word);
         }
-        self.write_sizes(c, first, launch)
+        Ok(())
+    }
+
+    /// Whether an argument block may be there: its end is an address, too.
+    #[inline]
+    fn is_block(&self, address: u64) -> bool {
+        let most = (1 << ADDRESS_BITS) - u64::from(self.arguments.end);
+        address & ((1 << KERNARGS_ALIGN_LOG2) - 1) == 0 && address <= most
+    }
+
+    /// What differs per launch, in a copy of the template.
+    #[inline]
+    fn fill(&self, words: &mut [u32], sizes: &Sizes, kernargs: u64) {
+        let Some(head) = words.first_chunk_mut::<HEAD_WORDS>() else {
+            return;
+        };
+        head[NDRANGE] = sizes.packed();
+        [head[NDRANGE + 1], head[NDRANGE + 3], head[NDRANGE + 5]] = sizes.items;
+        [head[GROUPS], head[GROUPS + 1], head[GROUPS + 2]] = sizes.groups;
+        [head[CONSTANTS], head[CONSTANTS + 1]] = split(kernargs);
+        if self.has_exec
+            && let Some(tail) = words.last_chunk_mut::<TAIL_WORDS>()
+        {
+            const AT: usize = ExecCs::GROUPS;
+            [tail[AT], tail[AT + 1], tail[AT + 2]] = sizes.groups;
+        }
+        for place in self.places.block() {
+            // The block's end is an address, so this does not wrap.
+            let address = split(kernargs.wrapping_add(place.offset.into()));
+            if let Some(to) = words.get_mut(place.at..).and_then(<[u32]>::first_chunk_mut) {
+                *to = address;
+            }
+        }
+    }
+
+    /// What the program finds of them in its argument block.
+    #[inline]
+    fn write_known_sizes(
+        &self,
+        sizes: &Sizes,
+        block: &mut Block<'_, '_>,
+    ) -> Result<(), RecordError> {
+        if let Some(at) = self.group_size_at {
+            block.write(at, sizes.local.as_bytes())?;
+        }
+        if let Some(at) = self.group_count_at {
+            block.write(at, sizes.groups.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// A group has at most 1024 work-items in each dimension, and as many in all as the program's registers leave room for:
     /// each limit for itself.
+    #[cold]
     fn check_local(&self, c: &mut Command<'_, '_>, local: &[Value; 3]) -> Result<(), RecordError> {
         let max = u64::from(self.max_group);
         let mut all = Value::Imm(1);
@@ -197,7 +332,19 @@ impl Program<'_> {
             block.write(at, &sampler.bytes())?;
         }
         arguments.layout.write(args, block, c.list())?;
-        for image in arguments.images {
+        if arguments.images.is_empty() {
+            return Ok(());
+        }
+        self.write_images(c, args, block)
+    }
+
+    fn write_images(
+        &self,
+        c: &mut Command<'_, '_>,
+        args: &[Arg<'_>],
+        block: &mut Block<'_, '_>,
+    ) -> Result<(), RecordError> {
+        for image in self.arguments.images {
             let operand = Operand::Argument(image.argument);
             let at = image.offset as usize;
             let address_at = at + ADDRESS_AT as usize;
@@ -228,6 +375,8 @@ impl Program<'_> {
         Ok(())
     }
 
+    /// The argument block's address, or one that is known at launch only.
+    #[cold]
     fn write_addresses(
         &self,
         c: &mut Command<'_, '_>,
@@ -235,8 +384,11 @@ impl Program<'_> {
         block: &Block<'_, '_>,
     ) -> Result<(), RecordError> {
         let (need, have) = (self.arguments.end as usize, block.len());
-        let used = self.places.block.get(..self.places.block_len);
-        for place in used.unwrap_or_default() {
+        let constants = BlockAddress {
+            at: CONSTANTS,
+            offset: 0,
+        };
+        for place in core::iter::once(&constants).chain(self.places.block()) {
             let address = block
                 .address(place.offset as usize)
                 .ok_or(RecordError::KernargsTooSmall { need, have })?;
@@ -251,27 +403,30 @@ impl Program<'_> {
     /// Sites of addresses that are known at launch only.
     #[cold]
     fn relocate(&self, c: &mut Command<'_, '_>, first: usize) -> Result<(), RecordError> {
-        let places = &self.places;
         if let Some(code) = self.code {
             let address = Value::from(code) + self.kernel.code;
-            for at in places.code {
+            for at in CODE {
                 c.set_pair(first + at, address, CODE_FIT)
                     .operand(Operand::Program)?;
             }
         }
         if let Some(private) = self.private {
-            c.set_pair(first + places.private, private.into(), PRIVATE_FIT)
+            c.set_pair(first + PRIVATE, private.into(), PRIVATE_FIT)
                 .operand(Operand::Program)?;
         }
-        if let Some(at) = places.border_colors {
+        if let Some(at) = self.places.border_colors {
             let address = self.device.border_colors();
             c.set_pair(first + at, address, BORDER_COLORS_FIT)
                 .operand(Operand::Program)?;
         }
-        c.set_pair(first + places.scrap, self.device.scrap(), SCRAP_FIT)
+        let flush = self.len.saturating_sub(Packets::FLUSH_WORDS);
+        let at = first + flush + Packets::FLUSH_ADDRESS;
+        c.set_pair(at, self.device.scrap(), SCRAP_FIT)
             .operand(Operand::Address)
     }
 
+    /// Sites for sizes that are not known, errors for those that do not fit.
+    #[cold]
     fn write_sizes(
         &self,
         c: &mut Command<'_, '_>,
@@ -293,21 +448,18 @@ impl Program<'_> {
             },
             SumError::Build(e) => e.into(),
         })?;
-        c.set_value(first + self.places.ndrange, packed, Fit::bits(32))
+        c.set_value(first + NDRANGE, packed, Fit::bits(32))
             .operand(Operand::Local(3))?;
+        let exec = self.len.saturating_sub(TAIL_WORDS) + ExecCs::GROUPS;
         let dimensions = launch.groups.iter().zip(&launch.local);
         for (d, (&groups, &local)) in (0u8..).zip(dimensions) {
             let (at, operand) = (usize::from(d), Operand::Groups(d));
             let items = c.list().product(groups, local)?;
-            c.set_value(
-                first + self.places.ndrange + 1 + 2 * at,
-                items,
-                Fit::count(32),
-            )
-            .operand(operand)?;
-            c.set_value(first + self.places.groups + at, groups, Fit::count(32))
+            c.set_value(first + NDRANGE + 1 + 2 * at, items, Fit::count(32))
                 .operand(operand)?;
-            if let Some(exec) = self.places.exec {
+            c.set_value(first + GROUPS + at, groups, Fit::count(32))
+                .operand(operand)?;
+            if self.has_exec {
                 c.set_value(first + exec + at, groups, Fit::count(32))
                     .operand(operand)?;
             }

@@ -72,10 +72,10 @@ pub(crate) const NV_GROUP: u64 = 768;
 pub(crate) const NV_PATCH_100: u64 = 29_130;
 /// P5, NVIDIA: an entry, GPPut, the doorbell. Counted 217.
 pub(crate) const NV_SUBMIT: u64 = 238;
-/// P4, Adreno A630, ir3: a dispatch. Counted 1,534; the goal is 303.
-pub(crate) const QCOM_EXEC: u64 = 1_700;
-/// P4, Adreno: with a wait, a barrier and a signal. Counted 1,819; the goal is 768.
-pub(crate) const QCOM_GROUP: u64 = 1_960;
+/// P4, Adreno A630, ir3: a dispatch. Counted 399; the goal is 303.
+pub(crate) const QCOM_EXEC: u64 = 439;
+/// P4, Adreno: with a wait, a barrier and a signal. Counted 689; the goal is 768.
+pub(crate) const QCOM_GROUP: u64 = 758;
 /// P1, Adreno: two pointers and a grid of each of 100 dispatches. Counted 38,169; with 12 a pointer the goal would be 3,800.
 pub(crate) const QCOM_PATCH_100: u64 = 41_990;
 /// P5, Adreno: a bound queue up to the call of the kernel driver. Counted 1,181.

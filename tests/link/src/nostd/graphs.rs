@@ -51,6 +51,7 @@ impl Encode for Words {
         let recorded = queue.recorder.command(|c| {
             let words: Option<&mut [u32; 2]> = Command::claim(c);
             black_box(words);
+            black_box(Command::template(c, black_box(&[1, 2])));
             Ok(())
         });
         recorded.map(drop)

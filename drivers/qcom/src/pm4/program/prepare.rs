@@ -3,7 +3,9 @@
 use hcq_nostd::record::{NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Field, Fit};
 
-use super::{BLOCK_ADDRESSES, BlockAddress, Places, Program, TEMPLATE_WORDS};
+use super::{
+    BLOCK_ADDRESSES, BlockAddress, CTRL_REG0_WORDS, NDRANGE_WORDS, Places, Program, TEMPLATE_WORDS,
+};
 use crate::chips::MAX_GROUP;
 use crate::device::{ADDRESS_BITS, Device, PrivateMemory, PrivateNeed};
 use crate::kernel::{
@@ -13,7 +15,6 @@ use crate::kernel::{
 use crate::pm4::dispatch::{ExecCs, RunOpenCl, SetMarker};
 use crate::pm4::header::type4;
 use crate::pm4::load_state::{LoadState, State};
-use crate::pm4::packets::Packets;
 use crate::pm4::split;
 use crate::pm4::sync::WaitForIdle;
 use crate::pm4::table::{
@@ -115,17 +116,11 @@ impl Template {
         }
     }
 
-    /// Loads state from the argument block.
-    fn load_block(&mut self, state: State, units: u32, offset: u32) -> Result<(), RecordError> {
-        self.words(&LoadState::frame(state, units)?);
-        let at = self.words(&[0; 2]);
-        self.in_block(at, offset);
-        Ok(())
-    }
-
-    /// Loads descriptors, and says where they are.
+    /// Loads descriptors from the argument block, and says where they are.
     fn descriptors(&mut self, state: State, table: Table, base: u32) -> Result<(), RecordError> {
-        self.load_block(state, table.count, table.at)?;
+        self.words(&LoadState::frame(state, table.count)?);
+        let at = self.words(&[0; 2]);
+        self.in_block(at, table.at);
         let at = self.registers(base, [0; 2]);
         self.in_block(at, table.at);
         Ok(())
@@ -204,8 +199,8 @@ impl<'p> Program<'p> {
         shader(&mut t, device, kernel, &need, private)?;
         images(&mut t, device, arguments)?;
         let [group_size_at, group_count_at] = dispatch(&mut t, kernel);
-        let scrap = device.scrap().imm().unwrap_or(0);
-        t.places.scrap = t.words(&device.packets().flush(scrap, 0)) + Packets::FLUSH_ADDRESS;
+        let scrap = device.scrap().imm();
+        t.words(&device.packets().flush(scrap.unwrap_or(0), 0));
         if t.overflow {
             // The template has room for the longest dispatch.
             let (value, max) = (t.len as u64, TEMPLATE_WORDS as u64);
@@ -221,6 +216,7 @@ impl<'p> Program<'p> {
             kernel: *kernel,
             code: None,
             private: None,
+            is_late: scrap.is_none(),
             device: *device,
             arguments: *arguments,
             max_group: max_group.min(MAX_GROUP),
@@ -228,6 +224,7 @@ impl<'p> Program<'p> {
             template: t.words,
             len: t.len,
             places: t.places,
+            has_exec: matches!(kernel.style, Style::Ir3 { .. }),
             group_size_at,
             group_count_at,
         })
@@ -271,11 +268,10 @@ fn shader(
     };
     // Seven for the range, two for ids, three for groups.
     let cntl_1 = NONE | cntl_1_thread_size;
-    t.places.ndrange = t.registers(
+    t.registers::<NDRANGE_WORDS>(
         HLSQ_CS_NDRANGE_0,
         [0, 0, 0, 0, 0, 0, 0, CL_IDS, cntl_1, 0, 0, 0],
     );
-    t.places.groups = t.places.ndrange + 9;
     let merged = if kernel.merged_registers {
         MERGED_REGS
     } else {
@@ -291,7 +287,7 @@ fn shader(
     })?;
     let [item, total, stack_offset] = need.registers()?;
     let ([code, code_high], [stack, stack_high]) = (split(kernel.code), split(private.address()));
-    let first = t.registers(
+    t.registers::<CTRL_REG0_WORDS>(
         SP_CS_CTRL_REG0,
         [
             registers | thread_size | merged,
@@ -306,16 +302,14 @@ fn shader(
             total,
         ],
     );
-    t.places.shared = first + 1;
-    t.places.code[0] = first + 4;
-    t.places.private = first + 7;
     let constants = CONSTANT_BYTES / VEC4;
-    t.load_block(State::Constants, constants, 0)?;
+    t.words(&LoadState::frame(State::Constants, constants)?);
+    t.words(&[0; 2]);
     // The instruction cache's worth; the others are fetched when they are needed.
     let units = kernel.code_bytes.div_ceil(INSTRUCTION_UNIT);
     let cached = units.min(device.chip().instruction_cache.into());
     t.words(&LoadState::frame(State::Instructions, cached)?);
-    t.places.code[1] = t.words(&[code, code_high]);
+    t.words(&[code, code_high]);
     let constant_length = place(CONSTLEN, constants)?;
     t.registers(
         HLSQ_CONTROL_2_REG,
@@ -387,7 +381,7 @@ fn dispatch(t: &mut Template, kernel: &Kernel) -> [Option<usize>; 2] {
                 0
             };
             t.registers(HLSQ_CS_CNTL_0, [ids, NONE | thread_size]);
-            t.places.exec = Some(t.words(&ExecCs::one_group()) + ExecCs::GROUPS);
+            t.words(&ExecCs::one_group());
             // A constant's number counts words. Three words behind the last number are still among the constants.
             [group_size, group_count]
                 .map(|constant| (constant != NO_REGISTER).then_some(usize::from(constant) * 4))
