@@ -16,6 +16,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod prepared;
+
+pub use prepared::PreparedLayout;
+
 use crate::patch::{Formula, PatchList, Store};
 use crate::record::{Block, Operand, RecordError};
 use crate::value::{Fit, Value, Var};

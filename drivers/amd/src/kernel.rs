@@ -1,8 +1,7 @@
 //! What a launch needs to know of a loaded kernel.
 
-use hcq_nostd::args::{Arg, ArgKind, ArgLayout};
-use hcq_nostd::patch::PatchList;
-use hcq_nostd::record::{Block, Operand, RecordError};
+use hcq_nostd::args::ArgLayout;
+use hcq_nostd::record::{Operand, RecordError};
 use hcq_nostd::value::Value;
 
 use crate::chips::Lds;
@@ -117,96 +116,6 @@ pub(crate) fn check_local(local: &[Value; 3], max: u32) -> Result<(), RecordErro
         });
     }
     Ok(())
-}
-
-/// A layout, and whether it takes the short way: 64-bit arguments without gaps, as pointers are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PreparedArguments<'p> {
-    layout: ArgLayout<'p>,
-    short: bool,
-    /// Which arguments of the short way are numbers: bits, from the first one on.
-    scalars: u64,
-}
-
-impl<'p> PreparedArguments<'p> {
-    pub(crate) fn new(layout: ArgLayout<'p>) -> Self {
-        let mut scalars = 0;
-        let mut places = layout.slots.iter().zip((0..).step_by(8));
-        let short = places.all(|(slot, at)| {
-            let scalar = matches!(slot.kind, ArgKind::Scalar);
-            let known = scalar || matches!(slot.kind, ArgKind::Buffer | ArgKind::ConstBuffer);
-            let bit = 1u64.checked_shl(at / 8);
-            scalars |= bit.filter(|_| scalar).unwrap_or(0);
-            known && slot.offset == at && slot.size == 8 && bit.is_some()
-        });
-        Self {
-            layout,
-            short,
-            scalars,
-        }
-    }
-
-    /// Checks and writes arguments; variables become patch sites.
-    #[inline]
-    pub(crate) fn write(
-        &self,
-        args: &[Arg<'_>],
-        block: &mut Block<'_, '_>,
-        list: &mut PatchList<'_>,
-    ) -> Result<(), RecordError> {
-        if self.short && args.len() == self.layout.slots.len() {
-            let (mut at, mut scalars) = (0, self.scalars);
-            let written = args.chunks(4).all(|args| {
-                let stored = write_known(args, scalars, block, at).is_some();
-                at += 32;
-                scalars >>= 4;
-                stored
-            });
-            if written {
-                return Ok(());
-            }
-        }
-        // Variables, other sizes, and everything that is wrong.
-        self.layout.write(args, block, list)
-    }
-}
-
-/// A 64-bit argument, if it is known now and of its slot's kind.
-#[inline]
-fn known(arg: &Arg<'_>, scalar: u64) -> Option<u64> {
-    match arg {
-        Arg::Buffer(Value::Imm(v)) if scalar == 0 => Some(*v),
-        Arg::Scalar {
-            value: Value::Imm(v),
-            size: 8,
-        } if scalar != 0 => Some(*v),
-        _ => None,
-    }
-}
-
-/// Stores one to four arguments at once; `None` if one is not known now, or there is no room.
-#[inline]
-fn write_known(args: &[Arg<'_>], scalars: u64, block: &mut Block<'_, '_>, at: usize) -> Option<()> {
-    use zerocopy::IntoBytes;
-    // Spelled out: stores of a known length need no call.
-    let stored = match args {
-        [a] => block.write(at, [known(a, scalars & 1)?].as_bytes()),
-        [a, b] => {
-            let words = [known(a, scalars & 1)?, known(b, scalars & 2)?];
-            block.write(at, words.as_bytes())
-        }
-        [a, b, c] => {
-            let (a, b) = (known(a, scalars & 1)?, known(b, scalars & 2)?);
-            block.write(at, [a, b, known(c, scalars & 4)?].as_bytes())
-        }
-        [a, b, c, d] => {
-            let (a, b) = (known(a, scalars & 1)?, known(b, scalars & 2)?);
-            let (c, d) = (known(c, scalars & 4)?, known(d, scalars & 8)?);
-            block.write(at, [a, b, c, d].as_bytes())
-        }
-        _ => return None,
-    };
-    stored.ok()
 }
 
 /// Groups and work-items per group that are all known now and that every field holds.

@@ -270,8 +270,69 @@ fn spec() -> impl Strategy<Value = Spec> {
     ]
 }
 
+/// Mostly what takes the short way: 64-bit arguments one after the other.
+fn slot() -> impl Strategy<Value = (ArgKind, u32)> {
+    prop_oneof![
+        8 => (prop_oneof![Just(ArgKind::Buffer), Just(ArgKind::ConstBuffer), Just(ArgKind::Scalar)], Just(8)),
+        1 => (Just(ArgKind::Scalar), prop_oneof![Just(4u32), Just(1)]),
+        1 => (Just(ArgKind::Bytes), 0u32..9),
+    ]
+}
+
 proptest! {
     #![proptest_config(cases(500))]
+
+    /// What is written, what is filed and what is refused are the same.
+    #[test]
+    fn a_prepared_layout_is_the_layout(
+        slots in prop::collection::vec(slot(), 0..70),
+        first in prop_oneof![Just(0u32), 0u32..64, Just(u32::MAX - 16)],
+        gap in prop_oneof![8 => Just(None), 1 => (0usize..70).prop_map(Some)],
+        numbers in prop::collection::vec(any::<u64>(), 70),
+        change in prop_oneof![3 => Just(None), 2 => (0usize..70, 0u8..4).prop_map(Some)],
+        short_by in prop_oneof![4 => Just(0usize), 1 => 1usize..16],
+    ) {
+        let (mut offset, mut placed) = (first, vec![]);
+        for (n, (kind, size)) in slots.into_iter().enumerate() {
+            offset = offset.saturating_add(if gap == Some(n) { 8 } else { 0 });
+            placed.push(ArgSlot { offset, size, kind });
+            offset = offset.saturating_add(size);
+        }
+        let size = if offset > 1 << 16 { 64 } else { offset };
+        let layout = ArgLayout { slots: &placed, size, align: 8 };
+        let blob = [0x5a; 9];
+        let mut args: Vec<Arg<'_>> = placed
+            .iter()
+            .zip(&numbers)
+            .map(|(slot, number)| match slot.kind {
+                ArgKind::Scalar => {
+                    let value = Value::Imm(number >> (64 - 8 * slot.size));
+                    Arg::Scalar { value, size: slot.size as u8 }
+                }
+                ArgKind::Bytes => Arg::Bytes(&blob[..slot.size as usize]),
+                _ => Arg::Buffer(Value::Imm(*number)),
+            })
+            .collect();
+        if let Some((n, how)) = change {
+            match (args.get_mut(n), how) {
+                (Some(arg @ Arg::Buffer(_)), 0) => *arg = Arg::Buffer(Var::new(0).into()),
+                (Some(arg @ Arg::Buffer(_)), 1) => *arg = Arg::from(7u64),
+                (Some(arg), 2) => *arg = Arg::Bytes(&blob[..3]),
+                (Some(arg), _) => *arg = Arg::Buffer(Value::Imm(7)),
+                (None, _) => args.push(Arg::from(7u64)),
+            }
+        }
+        let len = (size as usize).saturating_sub(short_by);
+        let by_layout = with_block(len, |b, l| (l.var(), layout.write(&args, b, l)));
+        let prepared = PreparedLayout::new(layout);
+        let by_prepared = with_block(len, |b, l| (l.var(), prepared.write(&args, b, l)));
+        if by_layout.0.1.is_ok() {
+            prop_assert_eq!(by_layout, by_prepared);
+        } else {
+            // The block's bytes may have changed.
+            prop_assert_eq!((by_layout.0, by_layout.2), (by_prepared.0, by_prepared.2));
+        }
+    }
 
     /// Written at once, or written with variables and patched: the bytes of a C struct.
     #[test]

@@ -7,7 +7,7 @@ mod graphs;
 use crate::{keep, text};
 use core::hint::black_box;
 use hcq_nostd::arena::{ArenaError, Bump, FencedArena};
-use hcq_nostd::args::{self, Arg, ArgLayout, ArgSlot};
+use hcq_nostd::args::{self, Arg, ArgLayout, ArgSlot, PreparedLayout};
 use hcq_nostd::fault::{DeviceState, FaultCell, FaultRecord};
 use hcq_nostd::mem::{self, AccessError, Region, SharedWord, SharedWords};
 use hcq_nostd::patch::{
@@ -245,7 +245,10 @@ fn recording() {
         Arg::var,
         Arg::size,
         Arg::align,
-        ArgLayout::write
+        ArgLayout::write,
+        PreparedLayout::new,
+        PreparedLayout::layout,
+        PreparedLayout::write
     );
     keep!(args::write_packed, args::packed_size);
     text::<RecordError>();

@@ -1,5 +1,6 @@
 //! A kernel prepared for dispatch packets.
 
+use hcq_nostd::args::PreparedLayout;
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Block, NameOperand, Operand, RecordError};
@@ -11,9 +12,7 @@ use super::header::{Header, Kind};
 use crate::chips::Lds;
 use crate::device::{ADDRESS_BITS, Device};
 use crate::hidden::{self, Apertures, HiddenSlot};
-use crate::kernel::{
-    Arguments, Kernel, MAX_GROUP, PreparedArguments, Properties, check_local, known_sizes, lds_size,
-};
+use crate::kernel::{Arguments, Kernel, MAX_GROUP, Properties, check_local, known_sizes, lds_size};
 use crate::pm4::program::{
     KERNARG_ALIGN_LOG2, KERNARG_FIT, ProgramError, arguments_end, check_scratch,
 };
@@ -23,7 +22,7 @@ use crate::scratch::Scratch;
 #[derive(Clone, Debug)]
 pub struct Program<'p> {
     kernel: Kernel,
-    arguments: PreparedArguments<'p>,
+    arguments: PreparedLayout<'p>,
     hidden: &'p [HiddenSlot],
     apertures: Apertures,
     template: [u32; PACKET_WORDS],
@@ -63,7 +62,7 @@ impl<'p> Program<'p> {
         };
         Ok(Self {
             kernel: *kernel,
-            arguments: PreparedArguments::new(arguments.layout),
+            arguments: PreparedLayout::new(arguments.layout),
             hidden: arguments.hidden,
             apertures: Apertures::NONE,
             template: packet.words(),

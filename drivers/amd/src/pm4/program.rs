@@ -2,6 +2,7 @@
 
 mod prepare;
 
+use hcq_nostd::args::PreparedLayout;
 use hcq_nostd::patch::Formula;
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
@@ -13,9 +14,7 @@ use crate::aql::dispatch::{LaunchFields, READ_ALIGN, record_for_reading};
 use crate::chips::Lds;
 use crate::device::ADDRESS_BITS;
 use crate::hidden::{self, Apertures, HiddenSlot};
-use crate::kernel::{
-    Arguments, Kernel, LDS_SIZE, PreparedArguments, Properties, check_local, known_sizes, lds_size,
-};
+use crate::kernel::{Arguments, Kernel, LDS_SIZE, Properties, check_local, known_sizes, lds_size};
 use crate::scratch::Scratch;
 
 /// ACQUIRE_MEM 8, SET_SH_REG of PGM 4, RSRC1 4, RSRC3 3, TMPRING 3, RESTART 5, RESOURCE_LIMITS 3, START 10,
@@ -162,7 +161,7 @@ struct Places {
 #[derive(Clone, Debug)]
 pub struct Program<'p> {
     kernel: Kernel,
-    arguments: PreparedArguments<'p>,
+    arguments: PreparedLayout<'p>,
     hidden: &'p [HiddenSlot],
     apertures: Apertures,
     scratch: Scratch,

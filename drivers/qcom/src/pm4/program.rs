@@ -2,7 +2,7 @@
 
 mod prepare;
 
-use hcq_nostd::args::Arg;
+use hcq_nostd::args::{Arg, PreparedLayout};
 use hcq_nostd::patch::{Part, Store, SumError, Swap};
 use hcq_nostd::queue::Launch;
 use hcq_nostd::record::{Block, Command, NameOperand, Operand, RecordError};
@@ -133,6 +133,7 @@ pub struct Program<'p> {
     is_late: bool,
     device: Device,
     arguments: Arguments<'p>,
+    layout: PreparedLayout<'p>,
     max_group: u32,
     max_shared: u32,
     template: [u32; TEMPLATE_WORDS],
@@ -312,12 +313,28 @@ impl Program<'_> {
     }
 
     /// Arguments, constants, samplers and descriptors.
+    #[inline]
     fn write_block(
         &self,
         c: &mut Command<'_, '_>,
         args: &[Arg<'_>],
         block: &mut Block<'_, '_>,
     ) -> Result<(), RecordError> {
+        let arguments = &self.arguments;
+        if !arguments.constants.is_empty() || !arguments.samplers.is_empty() {
+            self.write_fixed(block)?;
+        }
+        // Behind the samplers: arguments take the place of the first ones.
+        self.layout.write(args, block, c.list())?;
+        if !arguments.images.is_empty() {
+            self.write_images(c, args, block)?;
+        }
+        Ok(())
+    }
+
+    /// Constants and samplers, which no launch gives.
+    #[inline(never)]
+    fn write_fixed(&self, block: &mut Block<'_, '_>) -> Result<(), RecordError> {
         let arguments = &self.arguments;
         for constant in arguments.constants {
             let value = constant.value.to_le_bytes();
@@ -331,13 +348,10 @@ impl Program<'_> {
         for (sampler, at) in samplers {
             block.write(at, &sampler.bytes())?;
         }
-        arguments.layout.write(args, block, c.list())?;
-        if arguments.images.is_empty() {
-            return Ok(());
-        }
-        self.write_images(c, args, block)
+        Ok(())
     }
 
+    #[inline(never)]
     fn write_images(
         &self,
         c: &mut Command<'_, '_>,

@@ -31,13 +31,13 @@ pub(crate) const GRAPH_UNCHANGED_DISTINCT: u64 = 8_080;
 pub(crate) const RECORD_EXEC: u64 = 660;
 /// P4. Counted 889; the goal is 768, half of what RADV takes with a barrier.
 pub(crate) const RECORD_GROUP: u64 = 980;
-/// P4, PM4 of gfx1100: the goal, a third of RADV's 910 for bind, push and dispatch. Counted 257.
+/// P4, PM4 of gfx1100: the goal, a third of RADV's 910 for bind, push and dispatch. Counted 270.
 pub(crate) const AMD_PM4_EXEC: u64 = 303;
-/// P4, PM4 of gfx1100: the goal, half of RADV's 1,536 with a barrier. Counted 558.
+/// P4, PM4 of gfx1100: the goal, half of RADV's 1,536 with a barrier. Counted 557.
 pub(crate) const AMD_PM4_GROUP: u64 = 768;
-/// P4, AQL of gfx1100: the goal. Counted 230.
+/// P4, AQL of gfx1100: the goal. Counted 222.
 pub(crate) const AMD_AQL_EXEC: u64 = 303;
-/// P4, AQL of gfx1100: the goal, half of RADV's 1,536 with a barrier. Counted 730.
+/// P4, AQL of gfx1100: the goal, half of RADV's 1,536 with a barrier. Counted 763.
 pub(crate) const AMD_AQL_GROUP: u64 = 768;
 /// P5: into the ring, up to and with the doorbell. Counted 178.
 pub(crate) const SUBMIT_1: u64 = 200;
@@ -72,10 +72,10 @@ pub(crate) const NV_GROUP: u64 = 768;
 pub(crate) const NV_PATCH_100: u64 = 29_130;
 /// P5, NVIDIA: an entry, GPPut, the doorbell. Counted 217.
 pub(crate) const NV_SUBMIT: u64 = 238;
-/// P4, Adreno A630, ir3: a dispatch. Counted 399; the goal is 303.
-pub(crate) const QCOM_EXEC: u64 = 439;
-/// P4, Adreno: with a wait, a barrier and a signal. Counted 689; the goal is 768.
-pub(crate) const QCOM_GROUP: u64 = 758;
+/// P4, Adreno A630, ir3: a dispatch. Counted 341; the goal is 303.
+pub(crate) const QCOM_EXEC: u64 = 375;
+/// P4, Adreno: with a wait, a barrier and a signal. Counted 645; the goal is 768.
+pub(crate) const QCOM_GROUP: u64 = 710;
 /// P1, Adreno: two pointers and a grid of each of 100 dispatches. Counted 38,169; with 12 a pointer the goal would be 3,800.
 pub(crate) const QCOM_PATCH_100: u64 = 41_990;
 /// P5, Adreno: a bound queue up to the call of the kernel driver. Counted 1,181.

@@ -1,5 +1,6 @@
 //! Preparing a kernel: the packets of its dispatch are recorded once.
 
+use hcq_nostd::args::PreparedLayout;
 use hcq_nostd::patch::PatchList;
 use hcq_nostd::record::{Command, Recorder};
 use hcq_nostd::value::{Fit, Value};
@@ -11,7 +12,7 @@ use super::{
 use crate::aql::PACKET_BYTES;
 use crate::device::{ADDRESS_BITS, Device};
 use crate::hidden::Apertures;
-use crate::kernel::{Arguments, Kernel, MAX_GROUP, PreparedArguments, Properties, user_sgprs};
+use crate::kernel::{Arguments, Kernel, MAX_GROUP, Properties, user_sgprs};
 use crate::pm4::acquire_mem::AcquireMem;
 use crate::pm4::dispatch_direct::{DispatchDirect, Initiator};
 use crate::pm4::event_write::EventWrite;
@@ -160,7 +161,7 @@ impl<'p> Program<'p> {
             .filter(|_| places.dispatch_ptr.is_some());
         Ok(Self {
             kernel: *kernel,
-            arguments: PreparedArguments::new(arguments.layout),
+            arguments: PreparedLayout::new(arguments.layout),
             hidden: arguments.hidden,
             apertures: Apertures::NONE,
             scratch: *scratch,

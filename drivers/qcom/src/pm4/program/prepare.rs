@@ -1,5 +1,6 @@
 //! The template of a dispatch.
 
+use hcq_nostd::args::PreparedLayout;
 use hcq_nostd::record::{NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Field, Fit};
 
@@ -219,6 +220,7 @@ impl<'p> Program<'p> {
             is_late: scrap.is_none(),
             device: *device,
             arguments: *arguments,
+            layout: PreparedLayout::new(arguments.layout),
             max_group: max_group.min(MAX_GROUP),
             max_shared: chip.shared_bytes,
             template: t.words,
