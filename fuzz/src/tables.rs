@@ -99,6 +99,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("ok-empty", build(&[], |_| {})),
         ("ok-pointers", build(&[256, 64], pointers)),
         ("ok-blocks", build(&[1024, 1024, 1024], blocks)),
+        ("ok-lists", build(&[256, 256], lists)),
         ("ok-fields", fields),
         ("ok-derived", build(&[96], derived)),
         ("bad-cut", cut),
@@ -149,6 +150,31 @@ fn blocks(list: &mut PatchList<'_>) {
             list.site(RegionId(2), n * 16, &Formula::whole(v));
             list.site(RegionId(2), n * 16 + 8, &Formula::whole(v));
         }
+    }
+}
+
+/// Lists of formulas: words with a limit in two regions, of which one has two sites of a variable, scaled words, swapped
+/// ones, limits that are only checked.
+fn lists(list: &mut PatchList<'_>) {
+    let vars: Vec<Var> = (0..70).map(|_| var(list)).collect();
+    for (n, &v) in (0..).zip(&vars[50..]) {
+        let word = Formula::low(v, Fit::aligned(40, 1));
+        list.site(RegionId(0), n * 4, &word);
+        list.site(RegionId(1), n * 4, &word);
+        let scaled = Affine {
+            var: v,
+            scale: 64,
+            add: 3,
+        };
+        list.site(RegionId(0), 84 + n * 4, &Formula::low(scaled, Fit::ANY));
+    }
+    let again = Formula::low(vars[55], Fit::aligned(40, 1));
+    list.site(RegionId(0), 80, &again);
+    for (n, &v) in (0..).zip(&vars[..12]) {
+        let half = Formula::narrow(v, Store::W16).swapped();
+        list.site(RegionId(1), 128 + n * 2, &half);
+        list.require(v.into(), Fit::at_most(1000))
+            .expect("a variable");
     }
 }
 

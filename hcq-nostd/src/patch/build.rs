@@ -1,8 +1,9 @@
 use super::RegionId;
-use super::dense;
+use super::dense::{self, Unit};
 use super::formula::{Derived, Formula, Site, Store};
+use super::record::FormulaRecord;
 use super::table::{
-    FEEDS_FORMULA, FormulaRecord, Header, PatchTable, RegionRecord, Run, Special, TableError,
+    FEEDS_FORMULA, Header, ListRecord, PatchTable, RegionRecord, Run, Special, TableError,
 };
 use crate::sort;
 use crate::value::{Affine, Fit, Misfit, Value, Var};
@@ -332,8 +333,8 @@ impl<'m> PatchList<'m> {
         Ok(self.plan(regions)?.0.total_words())
     }
 
-    /// Puts the sites in the table's order and counts its sections. Returns the header and the number of dense sites.
-    fn plan(&mut self, regions: &[u64]) -> Result<(Header, usize), BuildError> {
+    /// Puts the sites in the table's order and counts its sections. Returns the header and which sites are stored how.
+    fn plan(&mut self, regions: &[u64]) -> Result<(Header, Parts), BuildError> {
         if self.overflowed() {
             return Err(BuildError::NoRoom(self.used()));
         }
@@ -346,39 +347,43 @@ impl<'m> PatchList<'m> {
         for s in sites.iter() {
             check_site(s, regions, vars)?;
         }
-        let dense = if planned {
-            sites.iter().take_while(|s| s.formula == DENSE).count()
+        let parts = if planned {
+            Parts::of(sites)
         } else {
             check_overlap(sites)?;
             arrange(sites, vars)
         };
         self.planned = true;
 
-        let (plain, rest) = split(sites, dense);
-        let formulas = rest
+        let [plain, listed, rest] = parts.split(sites);
+        let formulas = listed
             .iter()
+            .chain(rest)
             .filter(|s| s.formula != FEEDS_FORMULA)
             .map(|s| s.formula + 1)
             .max()
             .unwrap_or(0);
+        let lists = count_by(listed, list_of);
         let runs = count_by(rest, |s| (s.var, s.formula, s.region));
-        let lists = groups(plain, |a, b| a.region == b.region)
+        let overhead = groups(plain, |a, b| a.region == b.region)
+            .chain(groups(listed, |a, b| list_of(a) == list_of(b)))
             .map(|of| dense::overhead(of, vars))
             .try_fold(0usize, usize::checked_add);
-        let words = lists
+        let words = overhead
             .and_then(|n| n.checked_add(sites.len()))
             .and_then(|n| u32::try_from(n).ok())
             .filter(|&n| n <= dense::MOST);
+        let count = |n: usize| u32::try_from(n).map_err(|_| BuildError::TooMany);
         let header = Header::new(
             vars,
-            u32::try_from(regions.len()).map_err(|_| BuildError::TooMany)?,
-            u32::try_from(self.derived_len).map_err(|_| BuildError::TooMany)?,
+            count(regions.len())?,
+            count(self.derived_len)?,
             formulas,
-            u32::try_from(runs).map_err(|_| BuildError::TooMany)?,
+            [count(lists)?, count(runs)?],
             words.ok_or(BuildError::TooMany)?,
         )
         .ok_or(BuildError::TooMany)?;
-        Ok((header, dense))
+        Ok((header, parts))
     }
 
     /// Builds the table for regions of these sizes in bytes. The list can be built again, also after more recording.
@@ -390,7 +395,7 @@ impl<'m> PatchList<'m> {
         regions: &[u64],
         out: &'t mut [u64],
     ) -> Result<PatchTable<'t>, BuildError> {
-        let (header, dense) = self.plan(regions)?;
+        let (header, parts) = self.plan(regions)?;
         let (need, have) = (header.total_words(), out.len());
         let out = out
             .get_mut(..need)
@@ -398,13 +403,42 @@ impl<'m> PatchList<'m> {
         out.fill(0);
         let sites = self.sites.get(..self.site_len).unwrap_or_default();
         let derived = self.derived.get(..self.derived_len).unwrap_or_default();
-        fill(&header, split(sites, dense), derived, regions, out).ok_or(BuildError::TooMany)?;
+        fill(&header, parts.split(sites), derived, regions, out).ok_or(BuildError::TooMany)?;
         PatchTable::parse(zerocopy::IntoBytes::as_bytes(&*out)).map_err(BuildError::Malformed)
     }
 }
 
 /// Marks a site of a region whose plain sites are stored densely, while building.
 const DENSE: u32 = u32::MAX - 1;
+
+/// How many sites in the table's order are in the dense lists of regions, and then in those of formulas.
+#[derive(Clone, Copy)]
+struct Parts {
+    plain: usize,
+    listed: usize,
+}
+
+impl Parts {
+    /// Of sites that are in the table's order.
+    fn of(sites: &[Site]) -> Self {
+        let plain = sites.iter().take_while(|s| s.formula == DENSE).count();
+        let (_, others) = split(sites, plain);
+        let listed = others.iter().take_while(|s| s.listed != 0).count();
+        Self { plain, listed }
+    }
+
+    /// The sites of the dense lists of regions, of those of formulas, and of runs.
+    fn split<'s>(&self, sites: &'s [Site]) -> [&'s [Site]; 3] {
+        let (plain, others) = split(sites, self.plain);
+        let (listed, rest) = split(others, self.listed);
+        [plain, listed, rest]
+    }
+}
+
+/// What the sites of one list of a formula have in common.
+fn list_of(s: &Site) -> (u32, u16) {
+    (s.formula, s.region)
+}
 
 /// A site must be a store of a known variable, inside its region and aligned.
 fn check_site(s: &Site, regions: &[u64], vars: u32) -> Result<(), BuildError> {
@@ -452,10 +486,11 @@ fn gather_dense(sites: &mut [Site]) -> usize {
     sort::to_front(sites, &|s: &Site| s.formula == DENSE)
 }
 
-/// Sorts dense sites to the front, gives the others their formula's index and sorts them into runs. Returns the number
-/// of dense sites.
-fn arrange(sites: &mut [Site], vars: u32) -> usize {
+/// Sorts sites of dense lists to the front, gives the others their formula's index and sorts them into lists of formulas
+/// and runs.
+fn arrange(sites: &mut [Site], vars: u32) -> Parts {
     for s in sites.iter_mut() {
+        s.listed = 0;
         let plain = !s.is_feeds() && s.formula().is_some_and(|f| f.is_plain(s.offset));
         s.formula = if plain { DENSE } else { 0 };
     }
@@ -490,9 +525,25 @@ fn arrange(sites: &mut [Site], vars: u32) -> usize {
         s.formula = index;
     }
     sort::in_place(rest, |s| {
+        packed([s.formula, s.region.into(), s.var, s.offset])
+    });
+    for chunk in groups_mut(rest, |a, b| list_of(a) == list_of(b)) {
+        let feeds = chunk.first().is_some_and(Site::is_feeds);
+        if !feeds && dense::is_worth_it(chunk, vars, count_by(chunk, |s| s.var)) {
+            for s in chunk {
+                s.listed = 1;
+            }
+        }
+    }
+    let listed = sort::to_front(rest, &|s: &Site| s.listed != 0);
+    let runs = rest.get_mut(listed..).unwrap_or_default();
+    sort::in_place(runs, |s| {
         packed([s.var, s.formula, s.region.into(), s.offset])
     });
-    dense
+    Parts {
+        plain: dense,
+        listed,
+    }
 }
 
 /// Four numbers as one, which orders as they do: faster to compare.
@@ -544,7 +595,7 @@ fn count_by<K: PartialEq>(sites: &[Site], key: impl Fn(&Site) -> K) -> usize {
 /// Writes every section. `None` if a count does not fit, which `plan` has ruled out.
 fn fill(
     header: &Header,
-    (plain, rest): (&[Site], &[Site]),
+    [plain, listed, rest]: [&[Site]; 3],
     derived: &[Derived],
     regions: &[u64],
     out: &mut [u64],
@@ -565,7 +616,20 @@ fn fill(
     for chunk in groups(plain, |a, b| a.region == b.region) {
         let record = t.regions.get_mut(usize::from(chunk.first()?.region))?;
         record.starts = u32::try_from(at).ok()?;
-        at = dense::fill(chunk, header.vars, t.words, at)?;
+        at = dense::fill(chunk, header.vars, Unit::Eight, t.words, at)?;
+    }
+    let mut lists = t.lists.iter_mut();
+    for chunk in groups(listed, |a, b| list_of(a) == list_of(b)) {
+        let s = chunk.first()?;
+        *lists.next()? = ListRecord {
+            formula: s.formula,
+            region: s.region,
+            reserved: 0,
+            starts: u32::try_from(at).ok()?,
+            unused: 0,
+        };
+        *t.formulas.get_mut(s.formula as usize)? = FormulaRecord::from_site(s);
+        at = dense::fill(chunk, header.vars, Unit::One, t.words, at)?;
     }
 
     // Runs: sites of one variable, formula and region.

@@ -231,7 +231,9 @@ pub struct Site {
     pub(super) formula: u32,
     pub(super) least: u8,
     pub(super) signed: u8,
-    pub(super) reserved: [u8; 2],
+    /// While building: whether it is in a list of its formula.
+    pub(super) listed: u8,
+    pub(super) reserved: u8,
     pub(super) most: u64,
 }
 
@@ -254,7 +256,8 @@ impl Site {
         formula: 0,
         least: 0,
         signed: 0,
-        reserved: [0; 2],
+        listed: 0,
+        reserved: 0,
         most: u64::MAX,
     };
 
@@ -279,7 +282,8 @@ impl Site {
             formula: 0,
             least: f.fit.least,
             signed: u8::from(f.fit.signed),
-            reserved: [0; 2],
+            listed: 0,
+            reserved: 0,
             most: f.fit.most,
         }
     }

@@ -3,7 +3,7 @@
 //! Encoders file a [`Site`] for every word whose value is not known yet, in a [`PatchList`]. When recording is over the
 //! list is [built](PatchList::build) into a [`PatchTable`]: plain bytes, checked once, grouped by variable and formula, so
 //! that a plain pointer (a variable stored whole at an 8-byte boundary) costs its 4-byte offset, and 4 bytes per
-//! variable. A [`Patcher`] holds the variables' values and stores those that changed.
+//! variable; so does a field of a word that many variables have, each its own, like the grids of many launches. A [`Patcher`] holds the variables' values and stores those that changed.
 //!
 //! ```
 //! use hcq_nostd::mem::Region;
@@ -35,6 +35,7 @@ mod compare;
 mod dense;
 mod formula;
 mod patcher;
+mod record;
 mod stores;
 mod sum;
 mod table;

@@ -1,10 +1,11 @@
 //! Values, what changed of them, and the stores of that.
 
+mod lists;
 mod own;
 
 use self::own::Own;
 use super::compare;
-use super::dense::{Block, Dense};
+use super::dense::{Block, Changed, Dense};
 use super::formula::Store;
 use super::stores::{self, Checked};
 use super::table::{FEEDS_FORMULA, PatchTable, Run};
@@ -136,7 +137,7 @@ impl<'m> Patcher<'m> {
         for (u, s) in unknown.iter_mut().zip(table.special) {
             *u = s.bits;
         }
-        for list in table.regions.iter().filter_map(|r| table.list(r)) {
+        for list in table.all_lists() {
             for (u, used) in unknown.iter_mut().zip(list.used()) {
                 *u |= used;
             }
@@ -347,23 +348,29 @@ impl<'m> Patcher<'m> {
         checked: Checked,
         regions: &mut [Region<'_>],
     ) -> Result<usize, PatchError> {
-        // Without runs there are only whole 64-bit stores, which take any value.
+        // What is in no run and in no formula's list is a whole 64-bit store, which takes any value.
         if !self.table.runs.is_empty() {
             self.check_changed()?;
             if self.stale_from < self.stale_to {
                 self.derive_stale()?;
             }
         }
+        if !self.table.lists.is_empty() {
+            self.check_lists(self.changed())?;
+        }
         let mut stored = 0;
         for (record, region) in self.table.dense(regions) {
-            if let Some(list) = self.table.list(record) {
-                for (word, changed) in self.changed() {
+            if let Some(list) = self.table.list(record.starts) {
+                for (word, changed) in self.changed().words() {
                     stored += self.store_block(checked, &list, word, changed, region);
                 }
             }
         }
         if !self.table.runs.is_empty() {
             stored += self.store_runs(checked, regions);
+        }
+        if !self.table.lists.is_empty() {
+            stored += self.store_lists(checked, regions, self.changed());
         }
         let (from, to) = (self.dirty_from, self.dirty_to);
         for dirty in self.dirty.get_mut(from..to).unwrap_or_default() {
@@ -492,11 +499,14 @@ impl<'m> Patcher<'m> {
         Ok(())
     }
 
-    /// The words of `dirty` that may be non-zero, with their numbers.
+    /// The words of `dirty` that may be non-zero.
     #[inline]
-    fn changed(&self) -> impl Iterator<Item = (usize, u64)> {
+    fn changed(&self) -> Changed<'_> {
         let words = self.dirty.get(self.dirty_from..self.dirty_to);
-        (self.dirty_from..).zip(words.unwrap_or_default().iter().copied())
+        Changed {
+            first: self.dirty_from,
+            bits: words.unwrap_or_default(),
+        }
     }
 
     /// The dense sites of changed variables of one word of the maps.
@@ -533,41 +543,23 @@ impl<'m> Patcher<'m> {
                 stores::masked(checked, region, offsets, values, mask, which);
                 which.count_ones() as usize
             }
-            Block::Bounds(bounds) => self.store_few(checked, bounds, values, changed, region),
+            Block::Bounds(..) => {
+                let changed = Changed {
+                    first: word,
+                    bits: &[changed],
+                };
+                list.walk(changed, self.values, |offsets, value| {
+                    stores::plain(checked, region, offsets, value);
+                })
+            }
         }
-    }
-
-    /// The dense sites of changed variables, any number each.
-    #[inline]
-    fn store_few(
-        &self,
-        checked: Checked,
-        bounds: &[u32],
-        values: &[u64],
-        mut left: u64,
-        region: &mut Region<'_>,
-    ) -> usize {
-        let mut stored = 0;
-        while left != 0 {
-            let v = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let of = bounds.get(v..).and_then(|s| s.first_chunk());
-            let (Some(&[from, to]), Some(&value)) = (of, values.get(v)) else {
-                continue;
-            };
-            let offsets = self.table.words.get(from as usize..to as usize);
-            let offsets = offsets.unwrap_or_default();
-            stores::plain(checked, region, offsets, value);
-            stored += offsets.len();
-        }
-        stored
     }
 
     /// The runs of changed variables.
     #[inline]
     fn store_runs(&self, checked: Checked, regions: &mut [Region<'_>]) -> usize {
         let mut stored = 0;
-        for (word, changed) in self.changed() {
+        for (word, changed) in self.changed().words() {
             let special = self.table.special(word);
             let mut left = changed & special;
             if left == 0 {

@@ -102,13 +102,22 @@ pub(super) fn plain(_: Checked, region: &mut Region<'_>, offsets: &[u32], value:
     unsafe { scatter::plain(region, offsets, value) }
 }
 
-/// The sites of one run. `offsets` are a run's of `region`, and `store` is its formula's, in the table that was checked.
+/// The sites of one variable with a formula that stores 32 bits: the low half of `value`. `offsets` are of a list or run of
+/// `region`, and have such a formula, in the table that was checked.
+#[inline]
+pub(super) fn word(_: Checked, region: &mut Region<'_>, offsets: &[u32], value: u64) {
+    // SAFETY: as for `run`.
+    unsafe { scatter::each(region, offsets, (value & 0xffff_ffff) as u32) };
+}
+
+/// The sites of one variable and formula. `offsets` are of a list or run of `region`, and `store` is its formula's, in the
+/// table that was checked.
 #[inline]
 pub(super) fn run(_: Checked, region: &mut Region<'_>, offsets: &[u32], store: Store, value: u64) {
     match store {
         Store::Nothing => {}
-        // SAFETY: `PatchTable::check_runs` saw `offset + store.bytes() <= record.bytes` and `offset % store.align() == 0`
-        // for the whole run, and `check` saw `record.bytes <= region.len()` and the region's alignment.
+        // SAFETY: `PatchTable::check_runs` or `check_lists` saw `offset + store.bytes() <= record.bytes` and
+        // `offset % store.align() == 0` for the whole run or list, and `check` saw `record.bytes <= region.len()` and the region's alignment.
         Store::W8 => unsafe { scatter::each(region, offsets, (value & 0xff) as u8) },
         // SAFETY: as above.
         Store::W16 => unsafe { scatter::each(region, offsets, (value & 0xffff) as u16) },

@@ -2,23 +2,26 @@
 //!
 //! | section | entry | what |
 //! |---|---|---|
-//! | header | 40 bytes | magic, version, counts |
+//! | header | 48 bytes | magic, version, counts |
 //! | derived | 112 | variables computed from others, inputs before outputs |
 //! | formulas | 48 | all of a formula but its variable |
-//! | regions | 16 | size in bytes, and where the region's dense list starts |
+//! | regions | 16 | size in bytes, and where the dense list of the region's plain sites starts |
+//! | lists | 16 | where the dense list of one formula's sites in one region starts; sorted by formula and region |
 //! | special | 16 per 64 variables | which of them have runs, and the first run; absent if there are dense lists only |
-//! | runs | 20 | sites of one variable, formula and region, sorted by variable |
+//! | runs | 20 | other sites of one variable, formula and region, sorted by variable |
 //! | words | 4 | [dense lists](super::dense), and the runs' byte offsets |
 //!
-//! The words have no gaps: dense lists in the order of their regions, then the runs' in the order of the runs. So no two
+//! The words have no gaps: dense lists in the order of their regions, those of formulas in their order, then the runs' in
+//! the order of the runs. So no two
 //! share words, and checking or applying a table takes time in proportion to its size, whoever made it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::dense::Dense;
-use super::formula::{Derived, Formula, Site, Store};
+use super::formula::{Derived, Site, Store};
+use super::record::FormulaRecord;
 use crate::mem::Region;
-use crate::value::{Affine, Fit, Misfit, Var, low_mask};
+use crate::value::Var;
 
 /// Why bytes are not a patch table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,11 @@ pub enum TableError {
         /// The region.
         region: u32,
     },
+    /// A formula's list that is out of order, names something that does not exist, or leaves the table or its region.
+    List {
+        /// Which one.
+        index: u32,
+    },
     /// A run that is out of order, or names something that does not exist, or leaves its region.
     Run {
         /// Which one.
@@ -72,6 +80,7 @@ impl core::fmt::Display for TableError {
             Self::Derived { index } => write!(f, "derived variable {index} is malformed"),
             Self::Formula { index } => write!(f, "formula {index} is malformed"),
             Self::Dense { region } => write!(f, "the dense list of region {region} is malformed"),
+            Self::List { index } => write!(f, "the list {index} of a formula is malformed"),
             Self::Run { index } => write!(f, "run {index} is malformed"),
             Self::Special { index } => write!(f, "word {index} of the run index is malformed"),
         }
@@ -81,7 +90,7 @@ impl core::fmt::Display for TableError {
 impl core::error::Error for TableError {}
 
 const MAGIC: u32 = u32::from_le_bytes(*b"HCQP");
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// A run whose words are numbers of derived variables.
 pub(super) const FEEDS_FORMULA: u32 = u32::MAX;
@@ -96,114 +105,11 @@ pub(super) struct Header {
     regions: u32,
     derived: u32,
     formulas: u32,
+    lists: u32,
     runs: u32,
     words: u32,
+    unused: u32,
     bytes: u64,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct FormulaRecord {
-    scale: u64,
-    add: u64,
-    mask: u64,
-    base: u64,
-    shr: u8,
-    shl: u8,
-    bits: u8,
-    align_log2: u8,
-    store: u8,
-    swap: u8,
-    least: u8,
-    signed: u8,
-    most: u64,
-}
-
-impl FormulaRecord {
-    pub(super) fn from_site(s: &Site) -> Self {
-        Self {
-            scale: s.scale,
-            add: s.add,
-            mask: s.mask,
-            base: s.base,
-            shr: s.shr,
-            shl: s.shl,
-            bits: s.bits,
-            align_log2: s.align_log2,
-            store: s.store,
-            swap: s.swap,
-            least: s.least,
-            signed: s.signed,
-            most: s.most,
-        }
-    }
-
-    /// Whether the field can take the variable's value.
-    #[inline]
-    pub(super) fn check(&self, value: u64) -> Result<(), Misfit> {
-        // Most values of most fields; the rest is looked at more closely, and has a reason.
-        let plain = self.scale == 1 && self.add == 0;
-        let small = value <= self.most && (self.bits >= 64 || value >> (self.bits & 63) == 0);
-        let whole = value & low_mask(self.align_log2) == 0;
-        if plain && small && whole && value >= u64::from(self.least) {
-            return Ok(());
-        }
-        self.check_closely(value)
-    }
-
-    #[inline(never)]
-    fn check_closely(&self, value: u64) -> Result<(), Misfit> {
-        self.fit().check_affine(value, self.scale, self.add)
-    }
-
-    #[inline]
-    fn fit(&self) -> Fit {
-        Fit {
-            bits: self.bits,
-            align_log2: self.align_log2,
-            least: self.least,
-            most: self.most,
-            signed: self.signed != 0,
-        }
-    }
-
-    /// What a site holds for a variable's value, and how it is stored. A table's records were checked.
-    #[inline]
-    pub(super) fn eval(&self, value: u64) -> (Store, u64) {
-        if self.store == Store::W32 as u8 && self.swap == 0 {
-            // Most of them; the store takes the low half.
-            let of = value.wrapping_mul(self.scale).wrapping_add(self.add);
-            let field = ((of >> (self.shr & 63)) & self.mask) << (self.shl & 63);
-            return (Store::W32, self.base.wrapping_add(field));
-        }
-        self.eval_any(value)
-    }
-
-    #[inline(never)]
-    fn eval_any(&self, value: u64) -> (Store, u64) {
-        match self.formula(0) {
-            Some(f) => (f.store, f.eval(value)),
-            None => (Store::Nothing, 0),
-        }
-    }
-
-    #[inline]
-    pub(super) fn formula(&self, var: u32) -> Option<Formula> {
-        Some(Formula {
-            of: Affine {
-                var: Var(var),
-                scale: self.scale,
-                add: self.add,
-            },
-            shr: (self.shr < 64).then_some(self.shr)?,
-            mask: self.mask,
-            shl: (self.shl < 64).then_some(self.shl)?,
-            base: self.base,
-            swap: self.swap != 0,
-            store: Store::from_u8(self.store)?,
-            fit: self.fit(),
-        })
-    }
 }
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -213,6 +119,26 @@ pub(super) struct RegionRecord {
     /// Index of the dense list in the words, or `u32::MAX`.
     pub(super) starts: u32,
     pub(super) reserved: u32,
+}
+
+impl RegionRecord {
+    /// Whether a site of this width can be at a byte offset.
+    fn takes(&self, offset: u32, store: Store) -> bool {
+        let end = u64::from(offset) + u64::from(store.bytes());
+        end <= self.bytes && offset.is_multiple_of(store.align())
+    }
+}
+
+/// Sites of one formula in one region.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct ListRecord {
+    pub(super) formula: u32,
+    pub(super) region: u16,
+    pub(super) reserved: u16,
+    /// Index of the dense list in the words.
+    pub(super) starts: u32,
+    pub(super) unused: u32,
 }
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -235,7 +161,7 @@ pub(super) struct Run {
 }
 
 const _: () = assert!(
-    size_of::<Header>() == 40 && size_of::<FormulaRecord>() == 48 && size_of::<Run>() == 20
+    size_of::<Header>() == 48 && size_of::<FormulaRecord>() == 48 && size_of::<Run>() == 20
 );
 const _: () = assert!(size_of::<Derived>() == 112 && size_of::<Site>() == 64);
 
@@ -244,6 +170,7 @@ pub(super) struct SectionsMut<'a> {
     pub(super) derived: &'a mut [Derived],
     pub(super) formulas: &'a mut [FormulaRecord],
     pub(super) regions: &'a mut [RegionRecord],
+    pub(super) lists: &'a mut [ListRecord],
     pub(super) special: &'a mut [Special],
     pub(super) runs: &'a mut [Run],
     pub(super) words: &'a mut [u32],
@@ -256,7 +183,7 @@ impl Header {
         regions: u32,
         derived: u32,
         formulas: u32,
-        runs: u32,
+        [lists, runs]: [u32; 2],
         words: u32,
     ) -> Option<Self> {
         let mut header = Self {
@@ -267,8 +194,10 @@ impl Header {
             regions,
             derived,
             formulas,
+            lists,
             runs,
             words,
+            unused: 0,
             bytes: 0,
         };
         header.bytes = header.computed_bytes()?;
@@ -282,6 +211,7 @@ impl Header {
             .checked_add(part(self.derived, size_of::<Derived>())?)?
             .checked_add(part(self.formulas, size_of::<FormulaRecord>())?)?
             .checked_add(part(self.regions, size_of::<RegionRecord>())?)?
+            .checked_add(part(self.lists, size_of::<ListRecord>())?)?
             .checked_add(part(self.specials(), size_of::<Special>())?)?
             .checked_add(part(self.runs, size_of::<Run>())?)?
             .checked_add(part(self.words, size_of::<u32>())?)?;
@@ -313,6 +243,8 @@ impl Header {
             <[FormulaRecord]>::mut_from_prefix_with_elems(rest, self.formulas as usize).ok()?;
         let (regions, rest) =
             <[RegionRecord]>::mut_from_prefix_with_elems(rest, self.regions as usize).ok()?;
+        let (lists, rest) =
+            <[ListRecord]>::mut_from_prefix_with_elems(rest, self.lists as usize).ok()?;
         let specials = self.specials() as usize;
         let (special, rest) = <[Special]>::mut_from_prefix_with_elems(rest, specials).ok()?;
         let (runs, rest) = <[Run]>::mut_from_prefix_with_elems(rest, self.runs as usize).ok()?;
@@ -321,6 +253,7 @@ impl Header {
             derived,
             formulas,
             regions,
+            lists,
             special,
             runs,
             words,
@@ -339,6 +272,7 @@ pub struct PatchTable<'t> {
     pub(super) derived: &'t [Derived],
     pub(super) formulas: &'t [FormulaRecord],
     pub(super) regions: &'t [RegionRecord],
+    pub(super) lists: &'t [ListRecord],
     pub(super) special: &'t [Special],
     pub(super) runs: &'t [Run],
     pub(super) words: &'t [u32],
@@ -381,6 +315,8 @@ impl<'t> PatchTable<'t> {
         let (regions, rest) =
             <[RegionRecord]>::ref_from_prefix_with_elems(rest, header.regions as usize)
                 .map_err(|_| size)?;
+        let (lists, rest) = <[ListRecord]>::ref_from_prefix_with_elems(rest, header.lists as usize)
+            .map_err(|_| size)?;
         let (special, rest) =
             <[Special]>::ref_from_prefix_with_elems(rest, specials).map_err(|_| size)?;
         let (runs, rest) =
@@ -399,6 +335,7 @@ impl<'t> PatchTable<'t> {
             derived,
             formulas,
             regions,
+            lists,
             special,
             runs,
             words,
@@ -407,6 +344,7 @@ impl<'t> PatchTable<'t> {
         table.check_derived()?;
         table.check_formulas()?;
         let end = table.check_dense()?;
+        let end = table.check_lists(end)?;
         if table.check_runs(end)? != table.words.len() {
             return Err(size);
         }
@@ -439,9 +377,32 @@ impl<'t> PatchTable<'t> {
             if record.starts == u32::MAX {
                 continue;
             }
-            let list = self.list(record).filter(|_| record.starts as usize == at);
-            let end = list.and_then(|list| list.check(at, record.bytes));
+            let list = self
+                .list(record.starts)
+                .filter(|_| record.starts as usize == at);
+            let inside = |o: u32| (u64::from(o) + 1) * 8 <= record.bytes;
+            let end = list.and_then(|list| list.check(at, inside));
             at = end.ok_or(TableError::Dense { region })?;
+        }
+        Ok(at)
+    }
+
+    /// Lists of formulas whose words start at word `at`. Returns their end.
+    fn check_lists(&self, mut at: usize) -> Result<usize, TableError> {
+        let mut last = None;
+        for (index, record) in (0u32..).zip(self.lists) {
+            let bad = TableError::List { index };
+            let place = (record.formula, record.region);
+            if last >= Some(place) || record.starts as usize != at {
+                return Err(bad);
+            }
+            last = Some(place);
+            let region = self.regions.get(usize::from(record.region)).ok_or(bad)?;
+            let formula = self.formulas.get(record.formula as usize);
+            let store = formula.and_then(|f| f.formula(0)).ok_or(bad)?.store;
+            let list = self.list(record.starts).ok_or(bad)?;
+            let end = list.check(at, |o| region.takes(o, store));
+            at = end.ok_or(bad)?;
         }
         Ok(at)
     }
@@ -471,10 +432,7 @@ impl<'t> PatchTable<'t> {
                 let record = self.regions.get(usize::from(run.region)).ok_or(bad)?;
                 let formula = self.formulas.get(run.formula as usize);
                 let formula = formula.and_then(|f| f.formula(run.var)).ok_or(bad)?;
-                let (bytes, align) = (formula.store.bytes(), formula.store.align());
-                offsets
-                    .iter()
-                    .all(|&o| u64::from(o) + u64::from(bytes) <= record.bytes && o % align == 0)
+                offsets.iter().all(|&o| record.takes(o, formula.store))
             };
             if !sound {
                 return Err(bad);
@@ -499,10 +457,18 @@ impl<'t> PatchTable<'t> {
         Ok(())
     }
 
-    /// The dense list of a region.
+    /// The dense list that starts at a word, if there is one.
     #[inline]
-    pub(super) fn list(&self, record: &RegionRecord) -> Option<Dense<'t>> {
-        Dense::new(self.words, record.starts, self.vars)
+    pub(super) fn list(&self, starts: u32) -> Option<Dense<'t>> {
+        Dense::new(self.words, starts, self.vars)
+    }
+
+    /// All dense lists: of plain sites, and of formulas.
+    pub(super) fn all_lists(&self) -> impl Iterator<Item = Dense<'t>> + use<'t> {
+        let plain = self.regions.iter().map(|r| r.starts);
+        let starts = plain.chain(self.lists.iter().map(|l| l.starts));
+        let table = *self;
+        starts.filter_map(move |starts| table.list(starts))
     }
 
     /// Those regions of a launch that may have dense lists, with their records.
@@ -569,17 +535,17 @@ impl<'t> PatchTable<'t> {
 
     /// Number of sites.
     pub fn sites(&self) -> usize {
-        let lists = self.regions.iter().filter_map(|r| self.list(r));
-        let dense = lists.map(|list| list.sites());
-        let runs = self
-            .runs
-            .iter()
-            .filter(|r| {
-                let formula = self.formulas.get(r.formula as usize);
-                formula.is_some_and(|f| f.store != Store::Nothing as u8)
-            })
-            .map(|r| r.count as usize);
-        dense.sum::<usize>() + runs.sum::<usize>()
+        let stores = |formula: u32| {
+            let formula = self.formulas.get(formula as usize);
+            formula.is_some_and(FormulaRecord::stores)
+        };
+        let plain = self.regions.iter().map(|r| r.starts);
+        let listed = self.lists.iter().filter(|l| stores(l.formula));
+        let lists = plain.chain(listed.map(|l| l.starts));
+        let dense = lists.filter_map(|starts| self.list(starts));
+        let runs = self.runs.iter().filter(|r| stores(r.formula));
+        dense.map(|list| list.sites()).sum::<usize>()
+            + runs.map(|r| r.count as usize).sum::<usize>()
     }
 
     /// The sizes in bytes of the regions that it stores to.

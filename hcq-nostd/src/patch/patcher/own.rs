@@ -1,5 +1,6 @@
 //! A graph's own variables: they change with every launch, and what they cost is what every launch costs.
 
+use super::super::dense::{Changed, Dense};
 use super::super::stores::Checked;
 use super::super::table::{FEEDS_FORMULA, Run};
 use super::{PatchError, Patcher};
@@ -16,8 +17,10 @@ pub(super) struct Own {
     pub(super) dirty: u64,
     /// Their runs.
     runs: (usize, usize),
-    /// Whether some have sites in dense lists.
+    /// Whether some have sites in the dense lists of regions.
     dense: bool,
+    /// Whether some have sites in lists of formulas.
+    listed: bool,
 }
 
 impl<'m> Patcher<'m> {
@@ -63,17 +66,21 @@ impl<'m> Patcher<'m> {
             return None;
         }
         let bits = low_mask(count.min(u64::BITS) as u8);
-        let mut lists = self.table.regions.iter().filter_map(|r| self.table.list(r));
-        let dense = lists.any(|list| {
+        let used = |list: Dense<'_>| {
             let mut used = (0..).zip(list.used());
             used.any(|(word, used)| used & at_word(first, bits, word) != 0)
-        });
+        };
+        let plain = self.table.regions.iter().map(|r| r.starts);
+        let dense = plain.filter_map(|at| self.table.list(at)).any(used);
+        let of_formulas = self.table.lists.iter().map(|l| l.starts);
+        let listed = of_formulas.filter_map(|at| self.table.list(at)).any(used);
         Some(Own {
             first,
             count,
             dirty: 0,
             runs: (from, to),
             dense,
+            listed,
         })
     }
 
@@ -93,7 +100,25 @@ impl<'m> Patcher<'m> {
         for run in self.own_runs() {
             self.check_run(run)?;
         }
+        if self.own.listed {
+            let (first, bits) = &self.own_changed();
+            self.check_lists(Changed {
+                first: *first,
+                bits,
+            })?;
+        }
         Ok(())
+    }
+
+    /// The changed ones of a graph's own variables, in two words of the maps from the first one on.
+    #[inline]
+    fn own_changed(&self) -> (usize, [u64; 2]) {
+        let (first, dirty) = (self.own.first, self.own.dirty);
+        let word = first as usize / 64;
+        (
+            word,
+            [word, word + 1].map(|word| at_word(first, dirty, word)),
+        )
     }
 
     #[inline]
@@ -103,17 +128,26 @@ impl<'m> Patcher<'m> {
             stored += self.store_run(checked, regions, run);
         }
         if self.own.dense {
-            let (first, dirty) = (self.own.first, self.own.dirty);
-            let word = first as usize / 64;
             for (record, region) in self.table.dense(regions) {
-                let Some(list) = self.table.list(record) else {
+                let Some(list) = self.table.list(record.starts) else {
                     continue;
                 };
-                for word in [word, word + 1] {
-                    let changed = at_word(first, dirty, word);
+                let (first, bits) = self.own_changed();
+                for (word, changed) in (first..).zip(bits) {
                     stored += self.store_block(checked, &list, word, changed, region);
                 }
             }
+        }
+        if self.own.listed {
+            let (first, bits) = &self.own_changed();
+            stored += self.store_lists(
+                checked,
+                regions,
+                Changed {
+                    first: *first,
+                    bits,
+                },
+            );
         }
         self.own.dirty = 0;
         stored

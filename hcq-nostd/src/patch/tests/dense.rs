@@ -21,7 +21,7 @@ fn a_pointer_of_its_own_variable_takes_little_more_than_its_offset() {
     assert!(bytes <= (4 * N + N / 16 + 128) as usize, "{bytes} bytes");
 }
 
-/// Lists that are none, and what of them is wrong. The words begin behind a header of 40 bytes and one region of 16.
+/// Lists that are none, and what of them is wrong. The words begin behind a header of 48 bytes and one region of 16.
 #[test]
 fn lists_that_contradict_themselves_are_refused() {
     let mut room = Room::new(100);
@@ -35,13 +35,14 @@ fn lists_that_contradict_themselves_are_refused() {
         list.site(PLAIN, i as u32 * 8, &Formula::whole(vars[var]));
     }
     let words = built(&mut list, &[74 * 8]).expect("complete");
-    let at = |word: usize| 56 + word * 4;
+    let at = |word: usize| 64 + word * 4;
     let read = |word: usize| {
         let bytes = zerocopy::IntoBytes::as_bytes(words.as_slice());
         u32::from_le_bytes(bytes[at(word)..at(word) + 4].try_into().expect("four"))
     };
-    // Four blocks and the end; the first has bounds and 41 offsets, the second a mask and 21, the third 12, the last none.
-    let (bounds, mask, each, end) = (5, 5 + 65 + 41, 5 + 65 + 41 + 23, 5 + 65 + 41 + 23 + 12);
+    // Four blocks and the end; the first has a mask, 41 bounds and 41 offsets, the second a mask and 21, the third 12, the
+    // last none.
+    let (bounds, mask, each, end) = (5, 5 + 2 + 41 + 41, 5 + 84 + 23, 5 + 84 + 23 + 12);
     let starts = [0, 1, 2, 3, 4].map(read);
     let (masked, single) = (1 << 30, 1 << 31);
     assert_eq!(
@@ -69,11 +70,18 @@ fn lists_that_contradict_themselves_are_refused() {
         (3, each | single, "more offsets than variables"),
         (4, end + 1, "an end behind the words"),
         (4, end | single, "an end with a flag"),
-        (bounds, sum(bounds, 1), "a first bound that leaves one out"),
-        (bounds + 1, sum(bounds + 1, 60), "bounds out of order"),
+        (bounds + 1, 1 << 8, "a bit without bounds"),
+        (bounds, 0xffff_fffe, "bounds without a bit"),
         (
-            bounds + 64,
-            sum(bounds + 64, 1),
+            bounds + 2,
+            sum(bounds + 2, 1),
+            "a first bound that leaves one out",
+        ),
+        (bounds + 3, sum(bounds + 3, 60), "bounds out of order"),
+        (bounds + 3, sum(bounds + 2, 0), "a variable without a site"),
+        (
+            bounds + 42,
+            sum(bounds + 42, 1),
             "a last bound in the next block",
         ),
         (mask, sum(mask, 1), "a bit without an offset"),
@@ -110,6 +118,9 @@ fn lists_that_contradict_themselves_are_refused() {
         "no such variable"
     );
 }
+
+/// One value in sixteen is more.
+const MOST: u64 = u64::MAX - (1 << 60);
 
 /// How many sites each of 64 variables has.
 fn block() -> impl Strategy<Value = Vec<usize>> {
@@ -155,11 +166,13 @@ proptest! {
         own in prop_oneof![any::<usize>(), 62usize..64],
         known in any::<bool>(),
         narrow in any::<bool>(),
+        // Fields with a limit, of every so many variables; none for none.
+        fields in 0usize..4,
         ops in prop::collection::vec(op(), 1..12),
     ) {
         let mut counts: Vec<usize> = blocks.into_iter().flatten().collect();
         counts.truncate((counts.len() - 64 + last).max(3));
-        let total = counts.iter().sum::<usize>() + 1;
+        let total = counts.iter().sum::<usize>() + 1 + 2 * counts.len();
         let mut room = Room::new(total);
         let mut list = room.list();
         let vars: Vec<Var> = counts.iter().map(|_| list.var().expect("room")).collect();
@@ -175,7 +188,17 @@ proptest! {
         if narrow {
             list.site(RegionId(1), 0, &Formula::high(vars[own + 1], Fit::ANY));
         }
-        let sizes = [sites.len() as u64 * 8, 8];
+        let with_fields: Vec<usize> = match fields {
+            0 => vec![],
+            step => (0..vars.len()).step_by(step).collect(),
+        };
+        for (i, &v) in (0..).zip(&with_fields) {
+            let shifted = Formula { shr: 8, ..Formula::low(vars[v], Fit::ANY) };
+            list.site(RegionId(1), 8 + i * 8, &shifted);
+            let sum = Affine { add: 1, ..vars[v].into() };
+            list.site(RegionId(1), 12 + i * 8, &Formula::low(sum, Fit::at_most(MOST)));
+        }
+        let sizes = [sites.len() as u64 * 8, 8 + with_fields.len() as u64 * 8];
         let words = built(&mut list, &sizes).expect("complete");
         let table = table(&words);
         let mut state = vec![0; table.state_words()];
@@ -183,10 +206,12 @@ proptest! {
         patcher.keep_own(own as u32, 3);
 
         let mut memory = vec![7u64; sites.len() + 1];
-        let mut other = vec![7u64; 1];
+        let mut other = vec![7u64; 1 + with_fields.len()];
         let mut values: Vec<Option<u64>> = vec![None; vars.len()];
         let mut stored = values.clone();
-        let used = |v: usize| counts[v] > 0 || (narrow && v == own + 1);
+        let used = |v: usize| {
+            counts[v] > 0 || (narrow && v == own + 1) || with_fields.contains(&v)
+        };
         let all = [Op::All(0, vars.len(), 9), Op::Apply];
         let start = if known { &all[..] } else { &[] };
         for op in start.iter().chain(&ops).chain(&all) {
@@ -211,6 +236,7 @@ proptest! {
                     stored.fill(None);
                 }
                 Op::Apply => {
+                    let before = (memory.clone(), other.clone());
                     let len = sites.len() * 8;
                     let mut regions = [
                         Region::from_words(&mut memory, 0).slice(0, len).expect("inside"),
@@ -222,9 +248,19 @@ proptest! {
                         prop_assert_eq!(applied, Err(PatchError::Unresolved { var: vars[v] }));
                         continue;
                     }
+                    let above = |&&v: &&usize| values[v].is_some_and(|x| x >= MOST);
+                    if with_fields.iter().any(|v| above(&v)) {
+                        let Err(PatchError::Misfit { var, .. }) = applied else {
+                            return Err(TestCaseError::fail(std::format!("{applied:?}")));
+                        };
+                        prop_assert!(above(&&(var.index() as usize)), "{}", var.index());
+                        prop_assert!(memory == before.0 && other == before.1);
+                        continue;
+                    }
                     // Of what is stored again because it was set back, nothing is said here.
                     let changed = |v: &usize| values[*v] != stored[*v];
-                    let least = sites.iter().filter(|v| changed(v)).count();
+                    let least = sites.iter().filter(|v| changed(v)).count()
+                        + 2 * with_fields.iter().filter(|v| changed(v)).count();
                     let applied = applied.expect("all have values");
                     prop_assert!(applied >= least, "{applied} stores, {least} changed");
                     stored.clone_from(&values);
@@ -233,6 +269,11 @@ proptest! {
                     }
                     if let (true, Some(value)) = (narrow, values[own + 1]) {
                         prop_assert_eq!(other[0] as u32, (value >> 32) as u32);
+                    }
+                    for (word, &v) in other[1..].iter().zip(&with_fields) {
+                        let x = values[v].unwrap_or(0);
+                        let want = (x >> 8) & 0xffff_ffff | (x + 1) << 32;
+                        prop_assert_eq!(*word, want);
                     }
                     prop_assert_eq!(memory[sites.len()], 7);
                     let mut regions = [

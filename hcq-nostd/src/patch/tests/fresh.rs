@@ -18,6 +18,17 @@ struct SiteSpec {
     plain: bool,
 }
 
+/// One formula for many variables, derived ones too.
+#[derive(Clone, Debug)]
+struct RowSpec {
+    region: usize,
+    formula: Formula,
+    /// Every how many variables.
+    step: usize,
+    /// Sites of each.
+    each: usize,
+}
+
 #[derive(Clone, Debug)]
 enum Declare {
     Inputs(u32),
@@ -125,6 +136,30 @@ fn site() -> impl Strategy<Value = SiteSpec> {
             formula,
             plain,
         })
+}
+
+fn row() -> impl Strategy<Value = RowSpec> {
+    let var = Affine::from(Var::new(0));
+    let of = |scale, add| Affine { scale, add, ..var };
+    let limited = |of, fit| Formula::low(of, fit);
+    let formula = prop_oneof![
+        3 => formula(),
+        1 => Just(Formula::low(var, Fit::ANY)),
+        1 => Just(Formula::high(var, Fit::ANY)),
+        1 => Just(Formula::whole(var)),
+        1 => Just(limited(var, Fit::count(32))),
+        1 => Just(limited(of(64, 0), Fit { align_log2: 7, ..Fit::count(16) })),
+        1 => Just(limited(of(3, 2), Fit { align_log2: 1, ..Fit::at_most(1000) })),
+        1 => Just(limited(of(1, 1u64.wrapping_neg()), Fit::bits(8))),
+        1 => Just(limited(of(1, 0), Fit::signed(16))),
+        1 => Just(Formula::field(of(2, 1), 0xff, Field::new(8, 16))),
+    ];
+    (0..REGIONS, formula, 1usize..5, 1usize..3).prop_map(|(region, formula, step, each)| RowSpec {
+        region,
+        formula,
+        step,
+        each,
+    })
 }
 
 fn declare() -> impl Strategy<Value = Declare> {
@@ -270,11 +305,12 @@ impl Model {
 
 fn run(
     row: u32,
+    rows: &[RowSpec],
     declares: &[Declare],
     specs: &[SiteSpec],
     ops: &[Op],
 ) -> Result<(), TestCaseError> {
-    let mut room = Room::new(400);
+    let mut room = Room::new(if cfg!(miri) { 600 } else { 2500 });
     let mut list = room.list();
     let mut model = Model {
         values: vec![],
@@ -326,6 +362,21 @@ fn run(
     for v in 0..row {
         model.sites.push((0, end[0], Formula::whole(Var::new(v))));
         end[0] += 8;
+    }
+    for r in rows {
+        for v in (0..vars).step_by(r.step) {
+            let var = Var::new(v);
+            let of = Affine {
+                var,
+                ..r.formula.of
+            };
+            let f = Formula { of, ..r.formula };
+            for _ in 0..r.each {
+                let at = end[r.region].next_multiple_of(f.store.align());
+                model.sites.push((r.region, at, f));
+                end[r.region] = at + f.store.bytes();
+            }
+        }
     }
     for s in specs {
         let var = Var::new(s.formula.of.var.index() % vars);
@@ -462,10 +513,11 @@ proptest! {
     #[test]
     fn patch_equals_fresh_recording(
         row in prop_oneof![Just(0u32), 0..most(70) as u32],
+        rows in prop::collection::vec(row(), 0..4),
         declares in prop::collection::vec(declare(), 0..most(8)),
         specs in prop::collection::vec(site(), 0..most(60)),
         ops in prop::collection::vec(op(), 0..most(40)),
     ) {
-        run(row, &declares, &specs, &ops)?;
+        run(row, &rows, &declares, &specs, &ops)?;
     }
 }

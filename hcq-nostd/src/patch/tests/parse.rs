@@ -5,13 +5,14 @@ use crate::mem::Region;
 use crate::testing::cases;
 use proptest::prelude::*;
 
-/// Tables of every kind: dense only, runs only, both, derived, nothing at all, and dense blocks of every kind.
+/// Tables of every kind: dense only, runs only, both, derived, nothing at all, dense blocks of every kind, and lists of
+/// formulas.
 fn samples() -> Vec<Vec<u64>> {
     let mut room = Room::new(200);
     let mut out = vec![];
-    for kind in 0..6 {
+    for kind in 0..7 {
         let mut list = room.list();
-        let n = [9, 9, 9, 9, 0, 195][kind];
+        let n = [9, 9, 9, 9, 0, 195, 80][kind];
         let v: Vec<Var> = (0..n).map(|_| list.var().expect("room")).collect();
         if kind == 5 {
             // Several sites each, one each of some, one each of the first few, none.
@@ -19,6 +20,28 @@ fn samples() -> Vec<Vec<u64>> {
             let vars = vars.chain((65..128).step_by(3)).chain(128..140);
             for (i, var) in vars.enumerate() {
                 list.site(RegionId(0), i as u32 * 8, &Formula::whole(v[var]));
+            }
+        } else if kind == 6 {
+            // One formula in two regions, of which one has two sites of a variable; another one with a scale; a limit.
+            for (i, &v) in (0..).zip(&v[..30]) {
+                list.site(RegionId(0), i * 4, &Formula::low(v, Fit::count(32)));
+                list.site(RegionId(1), i * 4, &Formula::low(v, Fit::count(32)));
+                let scaled = Affine {
+                    scale: 4,
+                    ..v.into()
+                };
+                list.site(
+                    RegionId(1),
+                    128 + i * 4,
+                    &Formula::low(scaled, Fit::bits(32)),
+                );
+            }
+            list.site(RegionId(0), 128, &Formula::low(v[3], Fit::count(32)));
+            for (i, &v) in (0..).zip(&v[50..]) {
+                let swapped = Formula::narrow(v, Store::W16).swapped();
+                list.site(RegionId(1), 256 + i * 2, &swapped);
+                list.require(v.into(), Fit::aligned(20, 1))
+                    .expect("a variable");
             }
         } else if kind != 1 {
             for (i, &v) in v.iter().enumerate() {
@@ -44,9 +67,14 @@ fn samples() -> Vec<Vec<u64>> {
             list.site(RegionId(0), 80, &Formula::whole(sum));
             list.site(RegionId(1), 4, &Formula::high(product, Fit::ANY));
         }
-        let sizes = [if kind == 5 { 432 } else { 88 }, 20];
+        let sizes = match kind {
+            5 => [432, 20],
+            6 => [132, 316],
+            _ => [88, 20],
+        };
         let words = built(&mut list, &sizes).expect("complete");
-        assert_eq!(table(&words).runs.is_empty(), [0, 4, 5].contains(&kind));
+        assert_eq!(table(&words).runs.is_empty(), [0, 4, 5, 6].contains(&kind));
+        assert_eq!(table(&words).lists.len(), if kind == 6 { 5 } else { 0 });
         out.push(words);
     }
     out
@@ -110,7 +138,7 @@ fn try_table(bytes: &[u8]) -> bool {
 fn every_mutated_byte_is_refused_or_harmless() {
     let mut parsed = 0;
     for (kind, words) in samples().into_iter().enumerate() {
-        if cfg!(miri) && kind != 3 {
+        if cfg!(miri) && kind != 3 && kind != 6 {
             continue;
         }
         let mut words = words;
@@ -173,15 +201,15 @@ fn reasons_name_what_is_wrong() {
     );
     // The first derived variable's output, made one that does not exist.
     assert_eq!(
-        refuse(40 + 108, 1000),
+        refuse(48 + 108, 1000),
         Err(TableError::Derived { index: 0 })
     );
     // The first formula's right shift, byte 32 of its record.
     assert_eq!(
-        refuse(40 + 2 * 112 + 32, 64),
+        refuse(48 + 2 * 112 + 32, 64),
         Err(TableError::Formula { index: 0 })
     );
-    let regions = 40 + 2 * 112 + 48;
+    let regions = 48 + 2 * 112 + 48;
     assert_eq!(refuse(regions, 8), Err(TableError::Dense { region: 0 }));
     assert_eq!(refuse(regions + 8, 1), Err(TableError::Dense { region: 0 }));
     let special = regions + 2 * 16;
@@ -198,12 +226,54 @@ fn reasons_name_what_is_wrong() {
         (TableError::Magic, "not a patch table"),
         (TableError::Run { index: 3 }, "run 3 is malformed"),
         (
+            TableError::List { index: 2 },
+            "the list 2 of a formula is malformed",
+        ),
+        (
             TableError::Size { have: 5 },
             "5 bytes are no whole patch table",
         ),
     ] {
         assert_eq!(std::format!("{error}"), text);
     }
+}
+
+/// What of a formula's list is wrong.
+#[test]
+fn lists_of_formulas_that_are_none_are_refused() {
+    let words = samples().remove(6);
+    let sound = table(&words);
+    let (lists, first) = (sound.lists.as_ptr(), words.as_ptr());
+    let at = lists.addr() - first.addr();
+    let starts: Vec<u32> = sound.lists.iter().map(|l| l.starts).collect();
+    let words_at = sound.words.as_ptr().addr() - first.addr();
+    let formulas = sound.formulas.len() as u32;
+    let refuse = |at: usize, value: u32| {
+        let mut words = words.clone();
+        zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice())[at..at + 4]
+            .copy_from_slice(&value.to_le_bytes());
+        PatchTable::parse(zerocopy::IntoBytes::as_bytes(words.as_slice())).map(|_| ())
+    };
+    let bad = |index| Err(TableError::List { index });
+    assert_eq!(refuse(at, formulas), bad(0), "no such formula");
+    assert_eq!(refuse(at, u32::MAX), bad(0), "no formula");
+    assert_eq!(refuse(at + 4, 2), bad(0), "no such region");
+    assert_eq!(refuse(at + 16, 0), bad(1), "regions out of order");
+    assert_eq!(refuse(at + 3 * 16, 0), bad(3), "formulas out of order");
+    assert_eq!(refuse(at + 8, 1), bad(0), "a gap before the first list");
+    assert_eq!(
+        refuse(at + 16 + 8, starts[0]),
+        bad(1),
+        "the words of another"
+    );
+    assert_eq!(refuse(at + 8, u32::MAX), bad(0), "words behind the table");
+    // The last offset of the first list, of 16-bit words, made one that is misaligned, or outside.
+    let offset = words_at + 4 * (starts[1] as usize - 1);
+    assert_eq!(refuse(offset, 313), bad(0), "misaligned");
+    assert_eq!(refuse(offset, 316), bad(0), "outside");
+    assert_eq!(refuse(offset, 312), Ok(()));
+    let sites = table(&words).sites();
+    assert_eq!(sites, 30 + 1 + 30 + 30 + 30, "limits are no sites");
 }
 
 /// Runs that share their words would make checking a small table take a long time.
@@ -217,8 +287,8 @@ fn runs_that_share_words_are_refused() {
     }
     let mut words = built(&mut list, &[8]).expect("complete");
     // One formula, one region, one word of the index, then the runs; the second one's first word, made the first one's.
-    let formula = size_of::<crate::patch::table::FormulaRecord>();
-    let at = 40 + formula + 16 + 16 + 20 + 12;
+    let formula = size_of::<crate::patch::record::FormulaRecord>();
+    let at = 48 + formula + 16 + 16 + 20 + 12;
     let bytes = zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice());
     assert_eq!(bytes[at..at + 4], [1, 0, 0, 0]);
     bytes[at] = 0;
@@ -233,14 +303,14 @@ proptest! {
     fn random_bytes_never_panic(words in prop::collection::vec(any::<u64>(), 0..60), magic in any::<bool>()) {
         let mut words = words;
         if let (Some(w), true) = (words.first_mut(), magic) {
-            *w = u64::from(u32::from_le_bytes(*b"HCQP")) | 2 << 32;
+            *w = u64::from(u32::from_le_bytes(*b"HCQP")) | 3 << 32;
         }
         try_table(zerocopy::IntoBytes::as_bytes(words.as_slice()));
     }
 
     #[test]
     fn several_mutations_never_panic(
-        kind in 0usize..5,
+        kind in 0usize..7,
         changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(0u32), 0u32..12, any::<u32>()]), 1..6),
     ) {
         let mut words = samples().remove(kind);
