@@ -237,7 +237,7 @@ impl<'g> Graph<'g> {
             self.set_places(&mut patcher, regions, signals)?;
         }
         let (first, count) = self.own();
-        patcher.keep_own(first, count);
+        patcher.keep_own(Var::new(first), count);
         Ok(Instance {
             graph: *self,
             patcher,
@@ -545,7 +545,7 @@ impl<'i, 'm> Idle<'i, 'm> {
             let (wait, signal) = (e.wait, e.signal);
             let values = [wait.address, wait.value, signal.address, signal.value];
             if let Some(first) = first {
-                patcher.set_own(first, values);
+                patcher.set_own(first, values)?;
             }
         }
         let stored = patcher.apply(instance.regions)?;

@@ -314,7 +314,7 @@ impl<'m> Patcher<'m> {
 
     /// Whether a launch would store something.
     pub fn is_dirty(&self) -> bool {
-        self.dirty_from < self.dirty_to
+        self.dirty_from < self.dirty_to || self.own.dirty != 0
     }
 
     /// Stores all sites of the variables that changed. Returns how many sites that were.
@@ -341,7 +341,7 @@ impl<'m> Patcher<'m> {
         Ok(stored)
     }
 
-    /// Checks and stores what changed, but for a graph's own variables.
+    /// Checks and stores what changed, but for the variables that were kept.
     #[inline(never)]
     fn apply_dirty(
         &mut self,

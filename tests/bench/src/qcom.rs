@@ -176,7 +176,7 @@ pub struct Bound {
     timeline: Timeline<'static>,
     patcher: Patcher<'static>,
     regions: [Region<'static>; 1],
-    words: usize,
+    object: CommandObject,
 }
 
 impl Default for Bound {
@@ -204,11 +204,13 @@ impl Default for Bound {
         let room = list.table_words(&bytes).expect("sound sites");
         let table: PatchTable<'static> = list.build(&bytes, leak(0u64, room)).expect("room");
         let state = leak(0u64, table.state_words());
+        let mut patcher = Patcher::new(table, state).expect("enough state");
+        patcher.keep_own(Var::new(0), 4);
         Self {
             timeline,
-            patcher: Patcher::new(table, state).expect("enough state"),
+            patcher,
             regions: [region],
-            words,
+            object: CommandObject::new(WORDS, words).expect("not many words"),
         }
     }
 }
@@ -235,12 +237,11 @@ impl Bound {
             signal.value,
         ];
         self.patcher
-            .set_all(Var::new(0), &values)
+            .set_own(Var::new(0), values)
             .expect("variables of the table");
         self.patcher
             .apply(&mut self.regions)
             .expect("32-bit values");
-        let object = CommandObject::new(WORDS, self.words).expect("not many words");
         let command = kgsl_gpu_command {
             cmdsize: size_of::<kgsl_command_object>() as u32,
             numcmds: 1,
@@ -248,8 +249,8 @@ impl Bound {
             ..Default::default()
         };
         let object = kgsl_command_object {
-            gpuaddr: object.address(),
-            size: object.bytes(),
+            gpuaddr: self.object.address(),
+            size: self.object.bytes(),
             flags: CmdFlags::CMDLIST_IB,
             ..Default::default()
         };
@@ -299,10 +300,7 @@ mod tests {
     fn a_bound_queue_waits_for_its_last_launch() {
         let mut bound = Bound::default();
         let (command, object) = bound.submit(7);
-        assert_eq!(
-            (command.context_id, object.size),
-            (7, 4 * bound.words as u64)
-        );
+        assert_eq!((command.context_id, object.size), (7, bound.object.bytes()));
         let values = |bound: &Bound| [0, 1, 2, 3].map(|var| bound.patcher.get(Var::new(var)));
         let [_, before, _, after] = values(&bound);
         assert!(after > before);

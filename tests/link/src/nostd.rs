@@ -192,6 +192,7 @@ fn patches() {
         Patcher::touch_all
     );
     keep!(Patcher::is_dirty, Patcher::apply);
+    keep!(Patcher::keep_own, Patcher::set_own::<4>);
     text::<BuildError>();
     text::<SumError>();
     text::<TableError>();

@@ -1,4 +1,4 @@
-//! A graph's own variables: they change with every launch, and what they cost is what every launch costs.
+//! Variables that change with every launch, a graph's own: what they cost is what every launch costs.
 
 use super::super::dense::{Changed, Dense};
 use super::super::stores::Checked;
@@ -7,7 +7,7 @@ use super::{PatchError, Patcher};
 use crate::mem::Region;
 use crate::value::{Var, low_mask};
 
-/// Where the sites of a graph's own variables are, which change with every launch.
+/// Where the sites of the variables are that change with every launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Own {
     /// The first variable and how many; none if they are treated as all others are.
@@ -24,32 +24,73 @@ pub(super) struct Own {
 }
 
 impl<'m> Patcher<'m> {
-    /// Says that the `count` variables from `first` on are a graph's own, and change with every launch.
-    pub(crate) fn keep_own(&mut self, first: u32, count: u32) {
-        self.own = self.find_own(first, count).unwrap_or_default();
+    /// Says that the `count` variables from `first` on, 64 at most, change with every launch: what it waits for, what it
+    /// signals. Their sites are looked up here, so that [`set_own`](Self::set_own) need not. Variables that others are computed
+    /// from, that are computed themselves or that the table does not have are treated as all others, which costs time and
+    /// nothing else. The last call counts.
+    ///
+    /// ```
+    /// use hcq_nostd::mem::Region;
+    /// use hcq_nostd::patch::{Formula, PatchList, Patcher, RegionId, Site};
+    /// use hcq_nostd::value::Fit;
+    ///
+    /// let mut sites = [Site::EMPTY; 2];
+    /// let mut list = PatchList::new(&mut sites, &mut []);
+    /// let (address, value) = (list.var()?, list.var()?);
+    /// list.site(RegionId(0), 0, &Formula::whole(address));
+    /// list.site(RegionId(0), 8, &Formula::low(value, Fit::bits(32)));
+    /// let mut table = [0; 64];
+    /// let table = list.build(&[16], &mut table)?;
+    /// let mut state = [0; 8];
+    /// let mut patcher = Patcher::new(table, &mut state)?;
+    /// patcher.keep_own(address, 2);
+    ///
+    /// let mut words = [0u64; 2];
+    /// for n in 1..4 {
+    ///     patcher.set_own(address, [0x8000, n])?;
+    ///     patcher.apply(&mut [Region::from_words(&mut words, 0x1000)])?;
+    ///     assert_eq!(words, [0x8000, n]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keep_own(&mut self, first: Var, count: u32) {
+        let (before, mut left) = (self.own.first, self.own.dirty);
+        while left != 0 {
+            self.mark_dirty(before.wrapping_add(left.trailing_zeros()));
+            left &= left - 1;
+        }
+        self.own = self.find_own(first.0, count).unwrap_or_default();
     }
 
-    /// Gives a graph's own variables from `first` on their values. They are never derived, and there are as many.
+    /// Does what [`set_all`](Self::set_all) does, faster for variables that were [kept](Self::keep_own) and known before.
+    ///
+    /// # Errors
+    /// As for [`set_all`](Self::set_all).
     #[inline]
-    pub(crate) fn set_own<const N: usize>(&mut self, first: Var, values: [u64; N]) {
-        let kept = self.values.get_mut(first.0 as usize..);
-        let Some(kept) = kept.and_then(<[u64]>::first_chunk_mut::<N>) else {
-            return;
-        };
+    pub fn set_own<const N: usize>(
+        &mut self,
+        first: Var,
+        values: [u64; N],
+    ) -> Result<(), PatchError> {
+        const { assert!(N <= u64::BITS as usize) }
         let among = first.0.wrapping_sub(self.own.first);
-        // The first time they become known.
-        if self.unknown_left != 0 || among >= self.own.count {
-            for (var, value) in (first.0..).zip(values) {
-                self.put(var, value);
-            }
-            return;
-        }
+        let inside = among < self.own.count && self.own.count - among >= N as u32;
+        let kept = self.values.get_mut(first.0 as usize..);
+        let (Some(kept), true, 0) = (
+            kept.and_then(<[u64]>::first_chunk_mut::<N>),
+            inside,
+            self.unknown_left,
+        ) else {
+            // The first time they become known.
+            return self.set_all(first, &values);
+        };
         let mut changed = 0;
         for (bit, (kept, value)) in kept.iter_mut().zip(values).enumerate() {
             changed |= u64::from(*kept != value) << bit;
             *kept = value;
         }
         self.own.dirty |= changed << (among & 63);
+        Ok(())
     }
 
     /// None for variables that other ones are computed from, or that are computed, or for too many.
@@ -84,7 +125,7 @@ impl<'m> Patcher<'m> {
         })
     }
 
-    /// The runs of a graph's own variables that changed.
+    /// The runs of those that changed.
     #[inline]
     fn own_runs(&self) -> impl Iterator<Item = &'m Run> {
         let (from, to) = self.own.runs;

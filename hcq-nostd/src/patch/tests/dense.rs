@@ -140,6 +140,8 @@ enum Op {
     All(usize, usize, u64),
     /// The own ones.
     Own([u64; 3]),
+    /// Others are the own ones, so many from this one on.
+    Keep(usize, u32),
     Everything,
     Apply,
 }
@@ -150,6 +152,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => any::<[u64; 3]>().prop_map(Op::Own),
         // One of them as it was.
         1 => (0u64..2).prop_map(|x| Op::Own([x, 1, 2])),
+        1 => (any::<usize>(), 0u32..70).prop_map(|(at, n)| Op::Keep(at, n)),
         1 => Just(Op::Everything),
         2 => Just(Op::Apply),
     ]
@@ -203,7 +206,7 @@ proptest! {
         let table = table(&words);
         let mut state = vec![0; table.state_words()];
         let mut patcher = Patcher::new(table, &mut state).expect("the room asked for");
-        patcher.keep_own(own as u32, 3);
+        patcher.keep_own(vars[own], 3);
 
         let mut memory = vec![7u64; sites.len() + 1];
         let mut other = vec![7u64; 1 + with_fields.len()];
@@ -226,11 +229,14 @@ proptest! {
                     }
                 }
                 Op::Own(new) => {
-                    patcher.set_own(vars[own], *new);
+                    let is_new = (own..).zip(new).any(|(v, new)| used(v) && values[v] != Some(*new));
+                    prop_assert_eq!(patcher.set_own(vars[own], *new), Ok(()));
+                    prop_assert!(patcher.is_dirty() || !is_new);
                     for (value, new) in values[own..].iter_mut().zip(new) {
                         *value = Some(*new);
                     }
                 }
+                Op::Keep(at, n) => patcher.keep_own(vars[at % vars.len()], *n),
                 Op::Everything => {
                     patcher.touch_all();
                     stored.fill(None);
@@ -280,7 +286,7 @@ proptest! {
                         Region::from_words(&mut memory, 0).slice(0, len).expect("inside"),
                         Region::from_words(&mut other, 0),
                     ];
-                    prop_assert_eq!(patcher.apply(&mut regions), Ok(0));
+                    prop_assert_eq!((patcher.apply(&mut regions), patcher.is_dirty()), (Ok(0), false));
                 }
             }
         }

@@ -64,6 +64,18 @@ fn nothing_is_stored_until_everything_has_a_value() {
     );
     assert_eq!(p.set_all(v[3], &[1]), Ok(()));
     assert_eq!(p.set_all(Var::new(5), &[]), Ok(()));
+    // The same for those that change with every launch, whether they can be such ones or not.
+    for count in [1, 2, 65] {
+        p.keep_own(v[3], count);
+        assert_eq!(
+            p.set_own(v[3], [1, 1]),
+            Err(PatchError::IsDerived { var: product })
+        );
+        assert_eq!(p.set_own(v[3], [1, 1, 1]), Err(no_such(5)));
+        assert_eq!(p.set_own(Var::new(u32::MAX), [1]), Err(no_such(u32::MAX)));
+        assert_eq!(p.set_own(v[3], [count.into()]), Ok(()));
+        assert_eq!(p.get(v[3]), Some(count.into()));
+    }
 }
 
 #[test]

@@ -78,5 +78,5 @@ pub(crate) const QCOM_EXEC: u64 = 375;
 pub(crate) const QCOM_GROUP: u64 = 710;
 /// P1, Adreno: two pointers and a grid of each of 100 dispatches. Counted 38,169; with 12 a pointer the goal would be 3,800.
 pub(crate) const QCOM_PATCH_100: u64 = 41_990;
-/// P5, Adreno: a bound queue up to the call of the kernel driver. Counted 1,181.
-pub(crate) const QCOM_SUBMIT: u64 = 1_300;
+/// P5, Adreno: a bound queue up to the call of the kernel driver. Counted 620.
+pub(crate) const QCOM_SUBMIT: u64 = 682;
