@@ -1,5 +1,6 @@
 use super::RegionId;
-use super::dense::{self, Unit};
+use super::arrange::{Parts, arrange, count_by, groups, list_of, split};
+use super::dense::{self, Dense, Unit};
 use super::formula::{Derived, Formula, Site, Store};
 use super::record::FormulaRecord;
 use super::table::{
@@ -408,38 +409,6 @@ impl<'m> PatchList<'m> {
     }
 }
 
-/// Marks a site of a region whose plain sites are stored densely, while building.
-const DENSE: u32 = u32::MAX - 1;
-
-/// How many sites in the table's order are in the dense lists of regions, and then in those of formulas.
-#[derive(Clone, Copy)]
-struct Parts {
-    plain: usize,
-    listed: usize,
-}
-
-impl Parts {
-    /// Of sites that are in the table's order.
-    fn of(sites: &[Site]) -> Self {
-        let plain = sites.iter().take_while(|s| s.formula == DENSE).count();
-        let (_, others) = split(sites, plain);
-        let listed = others.iter().take_while(|s| s.listed != 0).count();
-        Self { plain, listed }
-    }
-
-    /// The sites of the dense lists of regions, of those of formulas, and of runs.
-    fn split<'s>(&self, sites: &'s [Site]) -> [&'s [Site]; 3] {
-        let (plain, others) = split(sites, self.plain);
-        let (listed, rest) = split(others, self.listed);
-        [plain, listed, rest]
-    }
-}
-
-/// What the sites of one list of a formula have in common.
-fn list_of(s: &Site) -> (u32, u16) {
-    (s.formula, s.region)
-}
-
 /// A site must be a store of a known variable, inside its region and aligned.
 fn check_site(s: &Site, regions: &[u64], vars: u32) -> Result<(), BuildError> {
     if s.is_feeds() {
@@ -481,117 +450,6 @@ fn check_overlap(sites: &mut [Site]) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Moves the sites that are marked dense to the front and returns their number. All keep their order.
-fn gather_dense(sites: &mut [Site]) -> usize {
-    sort::to_front(sites, &|s: &Site| s.formula == DENSE)
-}
-
-/// Sorts sites of dense lists to the front, gives the others their formula's index and sorts them into lists of formulas
-/// and runs.
-fn arrange(sites: &mut [Site], vars: u32) -> Parts {
-    for s in sites.iter_mut() {
-        s.listed = 0;
-        let plain = !s.is_feeds() && s.formula().is_some_and(|f| f.is_plain(s.offset));
-        s.formula = if plain { DENSE } else { 0 };
-    }
-    let plain = gather_dense(sites);
-    let plain = sites.get_mut(..plain).unwrap_or_default();
-    // They are in the order of their regions and offsets, and stay so for each variable.
-    for region in groups_mut(plain, |a, b| a.region == b.region) {
-        sort::in_place(region, |s| s.var);
-    }
-    for chunk in groups_mut(plain, |a, b| a.region == b.region) {
-        if !dense::is_worth_it(chunk, vars, count_by(chunk, |s| s.var)) {
-            for s in chunk {
-                s.formula = 0;
-            }
-        }
-    }
-    let dense = gather_dense(plain);
-    let rest = sites.get_mut(dense..).unwrap_or_default();
-    sort::in_place(rest, |s| (s.is_feeds(), s.key()));
-    let mut index = 0u32;
-    let mut last = None;
-    for s in rest.iter_mut() {
-        if s.is_feeds() {
-            s.formula = FEEDS_FORMULA;
-            continue;
-        }
-        let key = s.key();
-        if last.is_some_and(|l| l != key) {
-            index = index.saturating_add(1);
-        }
-        last = Some(key);
-        s.formula = index;
-    }
-    sort::in_place(rest, |s| {
-        packed([s.formula, s.region.into(), s.var, s.offset])
-    });
-    for chunk in groups_mut(rest, |a, b| list_of(a) == list_of(b)) {
-        let feeds = chunk.first().is_some_and(Site::is_feeds);
-        if !feeds && dense::is_worth_it(chunk, vars, count_by(chunk, |s| s.var)) {
-            for s in chunk {
-                s.listed = 1;
-            }
-        }
-    }
-    let listed = sort::to_front(rest, &|s: &Site| s.listed != 0);
-    let runs = rest.get_mut(listed..).unwrap_or_default();
-    sort::in_place(runs, |s| {
-        packed([s.var, s.formula, s.region.into(), s.offset])
-    });
-    Parts {
-        plain: dense,
-        listed,
-    }
-}
-
-/// Four numbers as one, which orders as they do: faster to compare.
-fn packed(of: [u32; 4]) -> u128 {
-    of.into_iter().fold(0, |all, n| all << 32 | u128::from(n))
-}
-
-/// The first `n` items and the others; all of them if there are fewer.
-fn split<T>(items: &[T], n: usize) -> (&[T], &[T]) {
-    items.split_at_checked(n).unwrap_or((items, &[]))
-}
-
-/// How many items from the first on are each the same as the one before.
-fn group<T>(items: &[T], same: impl Fn(&T, &T) -> bool) -> usize {
-    let pairs = items.iter().zip(items.iter().skip(1));
-    pairs
-        .take_while(|(a, b)| same(a, b))
-        .count()
-        .saturating_add(1)
-        .min(items.len())
-}
-
-/// The groups of items that are each the same as the one before: `chunk_by`, without its panic.
-pub(super) fn groups<T>(items: &[T], same: impl Fn(&T, &T) -> bool) -> impl Iterator<Item = &[T]> {
-    let mut left = items;
-    core::iter::from_fn(move || {
-        let (chunk, others) = split(left, group(left, &same));
-        left = others;
-        (!chunk.is_empty()).then_some(chunk)
-    })
-}
-
-/// The same, to be changed.
-fn groups_mut<T>(items: &mut [T], same: impl Fn(&T, &T) -> bool) -> impl Iterator<Item = &mut [T]> {
-    let mut left = items;
-    core::iter::from_fn(move || {
-        let n = group(left, &same);
-        let (chunk, others) = core::mem::take(&mut left).split_at_mut_checked(n)?;
-        left = others;
-        (!chunk.is_empty()).then_some(chunk)
-    })
-}
-
-/// Number of runs of equal keys.
-fn count_by<K: PartialEq>(sites: &[Site], key: impl Fn(&Site) -> K) -> usize {
-    groups(sites, |a, b| key(a) == key(b)).count()
-}
-
 /// Writes every section. `None` if a count does not fit, which `plan` has ruled out.
 fn fill(
     header: &Header,
@@ -621,15 +479,25 @@ fn fill(
     let mut lists = t.lists.iter_mut();
     for chunk in groups(listed, |a, b| list_of(a) == list_of(b)) {
         let s = chunk.first()?;
+        let formula = FormulaRecord::from_site(s);
         *lists.next()? = ListRecord {
             formula: s.formula,
             region: s.region,
-            reserved: 0,
+            covered: 0,
             starts: u32::try_from(at).ok()?,
-            unused: 0,
+            reserved: 0,
+            range: formula.range(),
         };
-        *t.formulas.get_mut(s.formula as usize)? = FormulaRecord::from_site(s);
+        *t.formulas.get_mut(s.formula as usize)? = formula;
         at = dense::fill(chunk, header.vars, Unit::One, t.words, at)?;
+    }
+    let mut before: Option<ListRecord> = None;
+    for record in t.lists.iter_mut() {
+        let list = |r: &ListRecord| Dense::new(t.words, r.starts, header.vars);
+        if let Some(before) = before.filter(|b| b.formula == record.formula) {
+            record.covered = u16::from(list(record)?.is_within(&list(&before)?));
+        }
+        before = Some(*record);
     }
 
     // Runs: sites of one variable, formula and region.

@@ -11,7 +11,7 @@
 //!
 //! Blocks have no gaps. Numbers of words are counted from the start of the table's words.
 
-use super::build::groups;
+use super::arrange::groups;
 use super::formula::Site;
 use crate::value::low_mask;
 
@@ -210,6 +210,12 @@ impl<'t> Dense<'t> {
     /// For each word of the maps, which variables have sites.
     pub(super) fn used(&self) -> impl Iterator<Item = u64> + use<'t> {
         self.all().map(|block| block.mask())
+    }
+
+    /// Whether the other list, of as many variables, has sites of all of which this one has some.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        let mut both = self.used().zip(other.used());
+        both.all(|(mine, others)| mine & !others == 0)
     }
 
     /// Number of sites.

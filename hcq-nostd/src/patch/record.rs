@@ -71,9 +71,16 @@ impl FormulaRecord {
         }
     }
 
-    /// Values that certainly fit: what is not among them is to be [checked](Self::check). None if that is all there is to
-    /// say.
-    pub(super) fn range(&self) -> Option<Range> {
+    /// Values that certainly fit: what is not among them is to be [checked](Self::check).
+    pub(super) fn range(&self) -> Range {
+        if self.takes_all() {
+            return Range::ALL;
+        }
+        self.limited().unwrap_or(Range::NONE)
+    }
+
+    /// The range, unless there is none for such a formula.
+    fn limited(&self) -> Option<Range> {
         let (scale, add) = (self.scale, self.add.cast_signed());
         if scale == 0 || scale.cast_signed() < 0 || self.add & low_mask(self.align_log2) != 0 {
             return None;
@@ -93,15 +100,19 @@ impl FormulaRecord {
         let least = least.checked_add(scale - 1)?.checked_div(scale)?;
         let most = most.checked_div(scale)?;
         let align = u32::from(self.align_log2).saturating_sub(scale.trailing_zeros());
+        // Both counted in units, so that one comparison will do for both limits and the alignment.
+        let unaligned = low_mask(align.min(64) as u8);
+        let least = least.checked_add(unaligned)? & !unaligned;
+        let steps = most.checked_sub(least)?.checked_shr(align)?;
         Some(Range {
             least,
-            span: most.checked_sub(least)?,
-            unaligned: low_mask(align.min(64) as u8),
+            count: steps.saturating_add(1),
+            align: align.into(),
         })
     }
 
     /// Whether any value fits.
-    pub(super) fn takes_all(&self) -> bool {
+    fn takes_all(&self) -> bool {
         self.bits >= 64 && self.align_log2 == 0 && self.least == 0 && self.most == u64::MAX
     }
 
@@ -172,25 +183,42 @@ impl FormulaRecord {
     }
 }
 
-/// Values from `least` to `least + span` without any of the bits `unaligned`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `count` values from `least` on, each `2^align` more than the one before. `align` is below 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
 pub(super) struct Range {
     least: u64,
-    span: u64,
-    unaligned: u64,
+    count: u64,
+    align: u64,
 }
 
 impl Range {
+    /// Of all values, and no other range has as many.
+    const ALL: Self = Self {
+        least: 0,
+        count: u64::MAX,
+        align: 0,
+    };
     /// Of no value.
-    pub(super) const NONE: Self = Self {
-        least: 1,
-        span: 0,
-        unaligned: u64::MAX,
+    const NONE: Self = Self {
+        count: 0,
+        ..Self::ALL
     };
 
+    /// Whether there is nothing to check.
+    #[inline]
+    pub(super) fn is_all(&self) -> bool {
+        *self == Self::ALL
+    }
+
+    /// Whether it has a value. The last one of all is an exception: it has to be checked, and fits.
     #[inline(always)]
     pub(super) fn has(&self, value: u64) -> bool {
-        value.wrapping_sub(self.least) <= self.span && value & self.unaligned == 0
+        // What is between two steps gets high bits.
+        let steps = value
+            .wrapping_sub(self.least)
+            .rotate_right(self.align as u32 & 63);
+        steps < self.count
     }
 }
 
@@ -244,17 +272,18 @@ mod tests {
             (of(1, 0), Fit::at_most(9), 0, 9),
         ] {
             let record = record(of, fit);
-            let range = record.range().expect("a range");
+            let range = record.range();
             assert!(range.has(first) && range.has(last), "{range:?}");
             for out in [first.wrapping_sub(1), last + 1] {
                 assert!(!range.has(out), "{range:?} has {out}");
                 assert!(record.check(out).is_err(), "{out}");
             }
         }
-        let aligned = record(of(4, 0), Fit::aligned(32, 4)).range().expect("one");
+        let aligned = record(of(4, 0), Fit::aligned(32, 4)).range();
         assert!(aligned.has(8) && !aligned.has(9) && !aligned.has(2));
+        assert!(aligned.has((1 << 30) - 4) && !aligned.has(1 << 30));
         for (of, fit) in [
-            (of(0, 1), Fit::ANY),
+            (of(0, 1), Fit::bits(8)),
             (of(1u64.wrapping_neg(), 100), Fit::bits(8)),
             (of(1, 1), Fit::aligned(32, 4)),
             (of(1, 300), Fit::bits(8)),
@@ -266,11 +295,11 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(record(of, fit).range(), None);
+            assert_eq!(record(of, fit).range(), Range::NONE);
         }
         assert!(!Range::NONE.has(0) && !Range::NONE.has(u64::MAX));
-        assert!(record(of(1, 0), Fit::ANY).takes_all());
-        assert!(!record(of(1, 0), Fit::count(64)).takes_all());
+        assert!(record(of(0, 1), Fit::ANY).range().is_all());
+        assert!(!record(of(1, 0), Fit::count(64)).range().is_all());
     }
 
     proptest! {
@@ -290,15 +319,13 @@ mod tests {
         ) {
             let fit = Fit { bits, align_log2, least, most, signed };
             let record = record(of(scale, add), fit);
-            let edges = record.range().map_or([0; 3], |r| {
-                let last = r.least.wrapping_add(r.span);
-                [r.least, last, last & !r.unaligned]
-            });
-            let near = edges.into_iter().flat_map(|x| [x, x.wrapping_sub(1), x.wrapping_add(1)]);
+            let range = record.range();
+            let first = range.least;
+            let last = first.wrapping_add(range.count.wrapping_sub(1) << range.align);
+            let near = [first, last].into_iter().flat_map(|x| [x, x.wrapping_sub(1), x.wrapping_add(1)]);
             for x in near.chain([base >> shift, base << shift]) {
-                let has = record.range().is_some_and(|r| r.has(x));
-                prop_assert!(!has || record.check(x).is_ok(), "{x:#x}");
-                prop_assert!(!record.takes_all() || record.check(x).is_ok(), "{x:#x}");
+                let fits = record.check(x).is_ok();
+                prop_assert!(fits || !range.has(x) && !range.is_all(), "{x:#x}");
             }
         }
     }

@@ -6,7 +6,7 @@
 //! | derived | 112 | variables computed from others, inputs before outputs |
 //! | formulas | 48 | all of a formula but its variable |
 //! | regions | 16 | size in bytes, and where the dense list of the region's plain sites starts |
-//! | lists | 16 | where the dense list of one formula's sites in one region starts; sorted by formula and region |
+//! | lists | 40 | where the dense list of one formula's sites in one region starts, and which values fit; sorted by formula and region |
 //! | special | 16 per 64 variables | which of them have runs, and the first run; absent if there are dense lists only |
 //! | runs | 20 | other sites of one variable, formula and region, sorted by variable |
 //! | words | 4 | [dense lists](super::dense), and the runs' byte offsets |
@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::dense::Dense;
 use super::formula::{Derived, Site, Store};
-use super::record::FormulaRecord;
+use super::record::{FormulaRecord, Range};
 use crate::mem::Region;
 use crate::value::Var;
 
@@ -135,10 +135,13 @@ impl RegionRecord {
 pub(super) struct ListRecord {
     pub(super) formula: u32,
     pub(super) region: u16,
-    pub(super) reserved: u16,
+    /// 1 if the list before has the same formula and all variables of this one: once it is checked, so is this one.
+    pub(super) covered: u16,
     /// Index of the dense list in the words.
     pub(super) starts: u32,
-    pub(super) unused: u32,
+    pub(super) reserved: u32,
+    /// The formula's range.
+    pub(super) range: Range,
 }
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -389,20 +392,26 @@ impl<'t> PatchTable<'t> {
 
     /// Lists of formulas whose words start at word `at`. Returns their end.
     fn check_lists(&self, mut at: usize) -> Result<usize, TableError> {
-        let mut last = None;
+        let mut before: Option<(&ListRecord, Dense<'_>)> = None;
         for (index, record) in (0u32..).zip(self.lists) {
             let bad = TableError::List { index };
-            let place = (record.formula, record.region);
-            if last >= Some(place) || record.starts as usize != at {
+            let place = |r: &ListRecord| (r.formula, r.region);
+            let in_order = before.is_none_or(|b| place(b.0) <= place(record));
+            let region = self.regions.get(usize::from(record.region)).ok_or(bad)?;
+            let formula = self.formulas.get(record.formula as usize).ok_or(bad)?;
+            let store = formula.formula(0).ok_or(bad)?.store;
+            let list = self.list(record.starts).ok_or(bad)?;
+            if !in_order || record.starts as usize != at || record.range != formula.range() {
                 return Err(bad);
             }
-            last = Some(place);
-            let region = self.regions.get(usize::from(record.region)).ok_or(bad)?;
-            let formula = self.formulas.get(record.formula as usize);
-            let store = formula.and_then(|f| f.formula(0)).ok_or(bad)?.store;
-            let list = self.list(record.starts).ok_or(bad)?;
             let end = list.check(at, |o| region.takes(o, store));
             at = end.ok_or(bad)?;
+            let covers =
+                |b: (&ListRecord, Dense<'_>)| b.0.formula == record.formula && list.is_within(&b.1);
+            if record.covered != 0 && !before.is_some_and(covers) {
+                return Err(bad);
+            }
+            before = Some((record, list));
         }
         Ok(at)
     }

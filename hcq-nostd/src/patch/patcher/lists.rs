@@ -23,36 +23,27 @@ impl<'m> Patcher<'m> {
 
     /// Whether the fields of all sites in lists of formulas can take the values of the changed variables.
     pub(super) fn check_lists(&self, changed: Changed<'_>) -> Result<(), PatchError> {
-        let mut before: Option<(u32, Dense<'_>)> = None;
         for (record, formula, list) in self.lists() {
-            if formula.takes_all() {
-                continue;
-            }
             // One formula's variables are often the same in two regions.
-            let same = before.filter(|b| b.0 == record.formula).map(|b| b.1);
-            self.check_list(formula, list, same, changed)?;
-            before = Some((record.formula, list));
+            if record.covered == 0 && !record.range.is_all() {
+                self.check_list(formula, record.range, list, changed)?;
+            }
         }
         Ok(())
     }
 
-    /// Whether the fields of a list can take the values of the changed variables, but for those in the other list. Apart, so
-    /// that the loop has all registers.
+    /// Whether the fields of a list can take the values of the changed variables. Apart, so that the loop has all registers.
     #[inline(never)]
     fn check_list(
         &self,
         formula: &FormulaRecord,
+        range: Range,
         list: Dense<'_>,
-        but: Option<Dense<'_>>,
         changed: Changed<'_>,
     ) -> Result<(), PatchError> {
-        // Without a range, no value is known to fit.
-        let range = formula.range().unwrap_or(Range::NONE);
         for (word, changed) in changed.words() {
-            let mask = |list: Dense<'_>| list.block(word).map_or(0, |b| b.mask());
-            let which = changed & mask(list) & !but.map_or(0, mask);
             let values = self.values.get(word * 64..).unwrap_or_default();
-            let mut left = which;
+            let mut left = changed & list.block(word).map_or(0, |b| b.mask());
             while left != 0 {
                 let value = values.get(left.trailing_zeros() as usize);
                 if !value.is_some_and(|&value| range.has(value)) {

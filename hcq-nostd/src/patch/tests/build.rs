@@ -406,3 +406,30 @@ fn derived_variables_of_derived_ones_move_to_another_list() {
         .expect("it fits");
     assert_eq!(memory, [2 * 3 * 4]);
 }
+
+#[test]
+fn fields_of_many_variables_take_little_more_than_their_offsets() {
+    const N: u32 = if cfg!(miri) { 130 } else { 1300 };
+    for each in [1, 2, 4, 5, 50] {
+        let mut room = Room::new((N * each) as usize);
+        let mut list = room.list();
+        for v in 0..N {
+            let var = list.var().expect("room");
+            for site in 0..each {
+                let word = Formula::low(var, Fit::count(32));
+                list.site(PLAIN, (site * N + v) * 4, &word);
+            }
+        }
+        let words = built(&mut list, &[u64::from(N * each) * 4]).expect("complete");
+        let built = table(&words);
+        // A list for each site of a variable, or one list of all.
+        let lists = if each > 4 { 1 } else { each };
+        let covered: Vec<u16> = built.lists.iter().map(|l| l.covered).collect();
+        assert_eq!(covered[0], 0);
+        assert_eq!(covered[1..], vec![1; lists as usize - 1]);
+        assert!(built.runs.is_empty());
+        let bounds = if each > 4 { 4 * N } else { 0 };
+        let most = 4 * N * each + bounds + lists * (N / 8 + 64) + 512;
+        assert!(words.len() * 8 <= most as usize, "{each} each");
+    }
+}

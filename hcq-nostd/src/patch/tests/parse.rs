@@ -258,15 +258,26 @@ fn lists_of_formulas_that_are_none_are_refused() {
     assert_eq!(refuse(at, formulas), bad(0), "no such formula");
     assert_eq!(refuse(at, u32::MAX), bad(0), "no formula");
     assert_eq!(refuse(at + 4, 2), bad(0), "no such region");
-    assert_eq!(refuse(at + 16, 0), bad(1), "regions out of order");
-    assert_eq!(refuse(at + 3 * 16, 0), bad(3), "formulas out of order");
+    assert_eq!(refuse(at + 40, 0), bad(1), "regions out of order");
+    assert_eq!(refuse(at + 3 * 40, 0), bad(3), "formulas out of order");
     assert_eq!(refuse(at + 8, 1), bad(0), "a gap before the first list");
     assert_eq!(
-        refuse(at + 16 + 8, starts[0]),
+        refuse(at + 40 + 8, starts[0]),
         bad(1),
         "the words of another"
     );
     assert_eq!(refuse(at + 8, u32::MAX), bad(0), "words behind the table");
+    // The second list's variables are the third one's, too: what is checked once counts for both, and for no other.
+    let covered: Vec<u16> = sound.lists.iter().map(|l| l.covered).collect();
+    assert_eq!(covered, [0, 0, 1, 0, 0]);
+    assert_eq!(refuse(at + 6, 1), bad(0), "the first one");
+    assert_eq!(refuse(at + 40 + 4, 1 << 16), bad(1), "another formula's");
+    assert_eq!(refuse(at + 80 + 4, 1), Ok(()), "it may be checked again");
+    for n in 0..5 {
+        for part in [16, 24, 32] {
+            assert_eq!(refuse(at + n * 40 + part, 77), bad(n as u32), "a range");
+        }
+    }
     // The last offset of the first list, of 16-bit words, made one that is misaligned, or outside.
     let offset = words_at + 4 * (starts[1] as usize - 1);
     assert_eq!(refuse(offset, 313), bad(0), "misaligned");
