@@ -209,6 +209,8 @@ mod atomics {
 mod backend;
 mod bound;
 mod buffer;
+#[cfg(test)]
+mod calls;
 mod candidates;
 mod clock;
 mod cpu;

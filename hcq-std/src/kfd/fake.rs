@@ -12,17 +12,9 @@ use std::time::Duration;
 use hcq_uapi::ioctl::{self, Argument};
 use hcq_uapi::kfd::{self, AllocMemFlags};
 
+use crate::calls::{Calls, Counted};
 use crate::heap::lock;
 use crate::seam::{Errno, Handle, Linux, MapRequest, Open, Owner, Protection, Shared, System};
-
-/// A call that is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// The request's number.
-    Ioctl(u8),
-    Mmap,
-    Open,
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct Bo {
@@ -88,9 +80,7 @@ pub(crate) struct State {
     pub(crate) sdma_left: usize,
     pub(crate) small_bar: bool,
     pub(crate) memory: Ranges,
-    pub(crate) calls: Vec<Counted>,
-    /// The n-th counted call, from 0, fails with this number, and how many after it.
-    pub(crate) fail: Option<(usize, usize, Errno)>,
+    pub(crate) calls: Calls,
     /// Maps that fail do so after they have mapped: only waiting for the tables failed.
     pub(crate) late_map: bool,
     pub(crate) ticks: u64,
@@ -194,16 +184,6 @@ impl Fake {
 }
 
 impl State {
-    /// Whether the next counted call fails.
-    fn count(&mut self, call: Counted) -> Result<(), Errno> {
-        let at = self.calls.len();
-        self.calls.push(call);
-        match self.fail {
-            Some((first, times, errno)) if at >= first && at - first < times => Err(errno),
-            _ => Ok(()),
-        }
-    }
-
     fn new_number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -461,7 +441,7 @@ impl System for Fake {
         if let Some(errno) = state.opens.get(&path) {
             return Err(*errno);
         }
-        state.count(Counted::Open)?;
+        state.calls.count(Counted::Open)?;
         let number = 100 + state.new_number() as i32;
         state.open_files.insert(number, path);
         Ok(Handle::from_raw(number))
@@ -481,7 +461,7 @@ impl System for Fake {
             Some("/dev/kfd")
         );
         let request = u32::try_from(request).expect("32 bits");
-        let injected = state.count(Counted::Ioctl(ioctl::number(request)));
+        let injected = state.calls.count(Counted::Ioctl(ioctl::number(request)));
         let late = state.late_map && request == kfd::AMDKFD_IOC_MAP_MEMORY_TO_GPU;
         // A queue that hung is taken away all the same.
         let hung = request == kfd::AMDKFD_IOC_DESTROY_QUEUE
@@ -500,7 +480,7 @@ impl System for Fake {
                 "mmap of a closed file"
             );
         }
-        state.count(Counted::Mmap)?;
+        state.calls.count(Counted::Mmap)?;
         let memory = MapRequest {
             len: request.len,
             protection: match request.file {

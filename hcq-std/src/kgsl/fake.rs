@@ -18,17 +18,9 @@ use hcq_qcom::pm4::wait_reg_mem::{Function, Poll};
 use hcq_uapi::ioctl::{self, Argument};
 use hcq_uapi::kgsl::{self, CacheOps, ContextFlags, MemFlags, timestamp_passed};
 
+use crate::calls::{Calls, Counted};
 use crate::heap::lock;
 use crate::seam::{Errno, Handle, Linux, MapRequest, Open, Owner, Protection, Shared, System};
-
-/// A call that is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// The request's number.
-    Ioctl(u8),
-    Mmap,
-    Open,
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct Object {
@@ -78,9 +70,7 @@ pub(crate) struct State {
     pub(crate) contexts: BTreeMap<u32, Ctx>,
     pub(crate) syncs: Vec<kgsl::kgsl_gpuobj_sync_obj>,
     pub(crate) constraints: Vec<(u32, u32)>,
-    pub(crate) calls: Vec<Counted>,
-    /// The n-th counted call, from 0, fails with this number, and how many after it.
-    pub(crate) fail: Option<(usize, usize, Errno)>,
+    pub(crate) calls: Calls,
     /// Lists of command objects as they came.
     pub(crate) submitted: Vec<Vec<kgsl::kgsl_command_object>>,
     /// Dispatches among them, as text.
@@ -156,16 +146,6 @@ fn imm(value: Value) -> u64 {
 }
 
 impl State {
-    /// Whether the next counted call fails.
-    fn count(&mut self, call: Counted) -> Result<(), Errno> {
-        let at = self.calls.len();
-        self.calls.push(call);
-        match self.fail {
-            Some((first, times, errno)) if at >= first && at - first < times => Err(errno),
-            _ => Ok(()),
-        }
-    }
-
     fn new_number(&mut self) -> u32 {
         self.next += 1;
         self.next
@@ -569,7 +549,7 @@ impl System for Fake {
         if path != super::device::NODE {
             return Err(Errno::NOENT);
         }
-        state.count(Counted::Open)?;
+        state.calls.count(Counted::Open)?;
         let number = 100 + state.new_number() as i32;
         state.open_files.insert(number, path);
         Ok(Handle::from_raw(number))
@@ -579,21 +559,21 @@ impl System for Fake {
         let mut state = self.state();
         state.open_files.remove(&file.raw()).expect("closed once");
         // What a closed file had goes with it: nothing may be left to that.
-        assert!(state.contexts.is_empty() && state.objects.is_empty() || state.fail.is_some());
+        assert!(state.contexts.is_empty() && state.objects.is_empty() || state.calls.may_fail());
     }
 
     unsafe fn ioctl(&self, file: &Handle, request: u64, p: *mut c_void) -> Result<i32, Errno> {
         let mut state = self.state();
         assert!(state.open_files.contains_key(&file.raw()));
         let request = u32::try_from(request).expect("32 bits");
-        state.count(Counted::Ioctl(ioctl::number(request)))?;
+        state.calls.count(Counted::Ioctl(ioctl::number(request)))?;
         state.ioctl(request, p)?;
         Ok(0)
     }
 
     unsafe fn mmap(&self, request: &MapRequest<'_>) -> Result<NonNull<u8>, Errno> {
         let mut state = self.state();
-        state.count(Counted::Mmap)?;
+        state.calls.count(Counted::Mmap)?;
         let memory = MapRequest {
             len: request.len,
             protection: Protection::ReadWrite,

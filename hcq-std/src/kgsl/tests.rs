@@ -8,10 +8,11 @@ use std::time::Duration;
 use hcq_nostd::fault::{Access, FaultKind};
 use hcq_uapi::kgsl::{self, CacheMode, ContextFlags, MemFlags};
 
-use super::fake::{Counted, Fake};
+use super::fake::Fake;
 use super::{Device, candidate};
 use crate::Error;
 use crate::backend::Piece;
+use crate::calls::Counted;
 use crate::qcom::driver::{Block, Caching, Driver, Refusal};
 use crate::seam::{Errno, Owner};
 
@@ -305,8 +306,7 @@ fn a_refused_submission_changes_nothing() {
     let block = device.allocate(4096, Caching::Gathered).expect("memory");
     let context = device.context(false).expect("a context");
     let piece = fill(&*block, &[IDLE]);
-    let at = fake.state().calls.len();
-    fake.state().fail = Some((at, 1, Errno::NOMEM));
+    fake.state().calls.fail_next(1, Errno::NOMEM);
     assert_eq!(context.submit(&[piece]), Err(Refusal::Driver(Errno::NOMEM)));
     assert_eq!((context.submitted(), context.fault()), (0, None));
     assert_eq!(context.submit(&[piece]), Ok(1));
@@ -378,14 +378,14 @@ fn every_call_that_fails_once_leaves_nothing_behind() {
                 state.left(),
                 "objects [], contexts [], mappings 0, files []"
             );
-            state.calls.clone()
+            state.calls.to_vec()
         };
         assert!(whole.len() > 20, "{whole:?}");
         for (at, call) in whole.iter().enumerate() {
             for errno in [Errno::NOMEM, Errno::INVAL, Errno::IO, Errno(libc::EDEADLK)] {
                 let fake = Fake::new();
                 fake.state().snoops = snoops;
-                fake.state().fail = Some((at, 1, errno));
+                fake.state().calls.fail(at, 1, errno);
                 // What gives back is tried again, what only looks may do without.
                 let _ = everything(&fake);
                 let left = fake.state().left();
@@ -494,11 +494,11 @@ fn lists_say_why_not() {
     }
     // A node that is another driver's.
     let fake = Fake::new();
-    fake.state().fail = Some((1, 1, Errno(libc::ENOTTY)));
+    fake.state().calls.fail(1, 1, Errno(libc::ENOTTY));
     let (ready, _, last) = attempt(&fake);
     assert!(!ready && last.hint.contains("not kgsl"), "{last}");
     let at = fake.state().calls.len() + 1;
-    fake.state().fail = Some((at, 1, Errno(libc::ENOTTY)));
+    fake.state().calls.fail(at, 1, Errno(libc::ENOTTY));
     let error = Device::open(&fake.system()).expect_err("refused");
     assert!(error.to_string().contains("not kgsl"), "{error}");
 }

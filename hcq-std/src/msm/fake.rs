@@ -14,17 +14,9 @@ use hcq_uapi::drm::{DRM_COMMAND_BASE, drm_gem_close, drm_version};
 use hcq_uapi::ioctl::{self, Argument};
 use hcq_uapi::msm::{self, BoFlags, SubmitFlags};
 
+use crate::calls::{Calls, Counted};
 use crate::heap::lock;
 use crate::seam::{Errno, Handle, Linux, MapRequest, Open, Owner, Protection, Shared, System};
-
-/// A call that is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
-    /// The request's number.
-    Ioctl(u8),
-    Mmap,
-    Open,
-}
 
 #[derive(Debug)]
 pub(super) struct Object {
@@ -76,9 +68,7 @@ pub(super) struct State {
     pub(super) objects: BTreeMap<u32, Object>,
     pub(super) queues: BTreeMap<u32, Queue>,
     pub(super) submitted: Vec<Submission>,
-    pub(super) calls: Vec<Counted>,
-    /// The n-th counted call, from 0, fails with this number, and how many after it.
-    pub(super) fail: Option<(usize, usize, Errno)>,
+    pub(super) calls: Calls,
     open_files: BTreeMap<i32, String>,
     mappings: BTreeMap<usize, usize>,
     next: u32,
@@ -140,8 +130,7 @@ impl Fake {
             objects: BTreeMap::new(),
             queues: BTreeMap::new(),
             submitted: Vec::new(),
-            calls: Vec::new(),
-            fail: None,
+            calls: Calls::default(),
             open_files: BTreeMap::new(),
             mappings: BTreeMap::new(),
             next: 0,
@@ -162,16 +151,6 @@ impl Fake {
 }
 
 impl State {
-    /// Whether the next counted call fails.
-    fn count(&mut self, call: Counted) -> Result<(), Errno> {
-        let at = self.calls.len();
-        self.calls.push(call);
-        match self.fail {
-            Some((first, times, errno)) if at >= first && at - first < times => Err(errno),
-            _ => Ok(()),
-        }
-    }
-
     fn new_number(&mut self) -> u32 {
         self.next += 1;
         self.next
@@ -398,7 +377,7 @@ impl System for Fake {
         if path != NODE {
             return Err(Errno::NOENT);
         }
-        state.count(Counted::Open)?;
+        state.calls.count(Counted::Open)?;
         let number = 100 + state.new_number() as i32;
         state.open_files.insert(number, path);
         Ok(Handle::from_raw(number))
@@ -409,7 +388,7 @@ impl System for Fake {
         state.open_files.remove(&file.raw()).expect("closed once");
         // What may yet be in flight goes with the file, and nothing else is left to that.
         let kept = |state: &State| state.objects.keys().all(|&handle| state.is_busy(handle));
-        assert!(state.queues.is_empty() && kept(&state) || state.fail.is_some());
+        assert!(state.queues.is_empty() && kept(&state) || state.calls.may_fail());
         state.objects.clear();
     }
 
@@ -417,14 +396,14 @@ impl System for Fake {
         let mut state = self.state();
         assert!(state.open_files.contains_key(&file.raw()));
         let request = u32::try_from(request).expect("32 bits");
-        state.count(Counted::Ioctl(ioctl::number(request)))?;
+        state.calls.count(Counted::Ioctl(ioctl::number(request)))?;
         state.ioctl(request, p)?;
         Ok(0)
     }
 
     unsafe fn mmap(&self, request: &MapRequest<'_>) -> Result<NonNull<u8>, Errno> {
         let mut state = self.state();
-        state.count(Counted::Mmap)?;
+        state.calls.count(Counted::Mmap)?;
         let (file, offset) = request.file.expect("an object's");
         assert!(state.open_files.contains_key(&file.raw()));
         let mut objects = state.objects.values_mut();
@@ -446,7 +425,7 @@ impl System for Fake {
 
     fn reserve(&self, near: usize, len: usize) -> Result<NonNull<u8>, Errno> {
         let mut state = self.state();
-        state.count(Counted::Mmap)?;
+        state.calls.count(Counted::Mmap)?;
         let start = Linux.reserve(near, len)?;
         state
             .mappings

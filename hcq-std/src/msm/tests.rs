@@ -7,10 +7,11 @@ use std::time::Duration;
 use hcq_nostd::fault::FaultKind;
 use hcq_uapi::msm::{self, BoFlags};
 
-use super::fake::{Counted, Fake};
+use super::fake::Fake;
 use super::{Device, candidate, is_loaded, is_there};
 use crate::Error;
 use crate::backend::Piece;
+use crate::calls::Counted;
 use crate::qcom::driver::{Block, Caching, Clocks, Driver, Refusal};
 use crate::seam::{Errno, Owner};
 
@@ -331,7 +332,7 @@ fn every_call_that_fails_once_leaves_nothing_behind() {
             everything(&fake).expect("nothing fails");
             let state = fake.state();
             assert_eq!(state.left(), NOTHING);
-            state.calls.clone()
+            state.calls.to_vec()
         };
         assert!(whole.len() > 20, "{whole:?}");
         assert!(whole.contains(&Counted::Mmap) && whole.contains(&Counted::Open));
@@ -339,7 +340,7 @@ fn every_call_that_fails_once_leaves_nothing_behind() {
             for errno in [Errno::NOMEM, Errno::INVAL, Errno::IO, Errno(libc::EDEADLK)] {
                 let fake = Fake::new();
                 fake.state().snoops = snoops;
-                fake.state().fail = Some((at, 1, errno));
+                fake.state().calls.fail(at, 1, errno);
                 // What gives back is tried again, what only looks may do without.
                 let _ = everything(&fake);
                 let left = fake.state().left();
@@ -412,7 +413,7 @@ fn lists_say_why_not() {
         let fake = Fake::new();
         fake.state().version = version;
         if refused > 0 {
-            fake.state().fail = Some((2, 1, Errno::NXIO));
+            fake.state().calls.fail(2, 1, Errno::NXIO);
         }
         let error = Device::open(&fake.system()).expect_err("refused");
         assert!(error.to_string().contains(words), "{error}");

@@ -17,6 +17,7 @@ use hcq_uapi::nv;
 
 use self::driver::arg;
 
+use crate::calls::Calls;
 use crate::heap::lock;
 use crate::seam::{Errno, Handle, Linux, MapRequest, Open, Owner, Protection, Shared, System};
 
@@ -90,9 +91,7 @@ pub(super) struct State {
     pub(super) polls: usize,
     pub(super) poll_fails: Option<Errno>,
     pub(super) time: u64,
-    pub(super) calls: Vec<Counted>,
-    /// The n-th counted call, from 0, fails, and how many after it.
-    pub(super) fail: Option<(usize, usize, Failure)>,
+    pub(super) calls: Calls<Counted, Failure>,
     next: u32,
 }
 
@@ -167,14 +166,6 @@ impl State {
             .insert("/proc/driver/nvidia/version".into(), text);
     }
 
-    /// Whether the next counted call fails.
-    fn count(&mut self, call: Counted) -> Option<Failure> {
-        let at = self.calls.len();
-        self.calls.push(call);
-        let (first, times, failure) = self.fail?;
-        (at >= first && at - first < times).then_some(failure)
-    }
-
     /// Something happens that event objects of this index are told of.
     pub(super) fn raise(&mut self, index: u32) {
         let told = self.events.values().filter(|(_, of)| *of == index);
@@ -237,10 +228,10 @@ impl System for Fake {
         if !state.files.contains_key(&path) {
             return Err(Errno::NOENT);
         }
-        match state.count(Counted::Open) {
-            Some(Failure::System(errno)) => return Err(errno),
-            Some(Failure::Status(_)) => return Err(Errno::NOMEM),
-            None => {}
+        match state.calls.count(Counted::Open) {
+            Err(Failure::System(errno)) => return Err(errno),
+            Err(Failure::Status(_)) => return Err(Errno::NOMEM),
+            Ok(()) => {}
         }
         state.next += 1;
         let number = 100 + state.next as i32;
@@ -266,10 +257,10 @@ impl System for Fake {
             // SAFETY: this function's contract.
             false => unsafe { about(request, p) },
         };
-        let injected = match state.count(call) {
-            Some(Failure::System(errno)) => return Err(errno),
-            Some(Failure::Status(status)) => Some(status),
-            None => None,
+        let injected = match state.calls.count(call) {
+            Err(Failure::System(errno)) => return Err(errno),
+            Err(Failure::Status(status)) => Some(status),
+            Ok(()) => None,
         };
         if is_uvm {
             state.uvm(request, p, injected);
@@ -292,10 +283,10 @@ impl System for Fake {
                 .remove(&file.raw())
                 .expect("a mapping was prepared")
         });
-        match state.count(Counted::Mmap) {
-            Some(Failure::System(errno)) => return Err(errno),
-            Some(Failure::Status(_)) => return Err(Errno::NOMEM),
-            None => {}
+        match state.calls.count(Counted::Mmap) {
+            Err(Failure::System(errno)) => return Err(errno),
+            Err(Failure::Status(_)) => return Err(Errno::NOMEM),
+            Ok(()) => {}
         }
         let plain = MapRequest {
             len: request.len,
@@ -315,7 +306,7 @@ impl System for Fake {
 
     fn reserve(&self, near: usize, len: usize) -> Result<NonNull<u8>, Errno> {
         let mut state = self.state();
-        if state.count(Counted::Mmap).is_some() {
+        if state.calls.count(Counted::Mmap).is_err() {
             return Err(Errno::NOMEM);
         }
         let start = Linux.reserve(near, len)?;

@@ -50,7 +50,7 @@ fn each_call_fails(gpus: u8, run: impl Fn(&Arc<Fake>) -> Result<(), Error>) -> u
             Failure::Status(uapi::NV_ERR_INVALID_ARGUMENT),
         ] {
             let fake = Fake::new(gpus);
-            fake.state().fail = Some((at, 1, failure));
+            fake.state().calls.fail(at, 1, failure);
             let result = run(&fake);
             let call = fake.state().calls[at];
             let left = fake.state().left();

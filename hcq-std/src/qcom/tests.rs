@@ -76,7 +76,7 @@ fn every_call_of_opening_that_fails_once_leaves_nothing() {
     let mut refused = 0;
     for at in 0..whole {
         let fake = Fake::new();
-        fake.state().fail = Some((at, 1, Errno::INVAL));
+        fake.state().calls.fail(at, 1, Errno::INVAL);
         if let Err(error) = Device::open_with("qcom,fast", &options(&fake)) {
             refused += 1;
             assert!(!matches!(error, Error::Internal(_)), "call {at}: {error}");
@@ -332,10 +332,10 @@ fn a_recovery_that_fails_leaves_the_device_in_error() {
     assert!(commands.submit().expect("submitted").wait().is_err());
     // The old context is destroyed, and there is no new one.
     let at = fake.state().calls.len() + 1;
-    fake.state().fail = Some((at, 20, Errno::NOMEM));
+    fake.state().calls.fail(at, 20, Errno::NOMEM);
     assert!(device.recover().is_err());
     assert!(device.fault().is_some());
-    fake.state().fail = None;
+    fake.state().calls.succeed();
     device.recover().expect("a new context");
     assert_eq!(device.fault(), None);
 }

@@ -126,8 +126,7 @@ fn a_fault_of_another_gpu_is_not_this_ones() {
 fn a_gpu_that_is_gone_is_a_fault() {
     let fake = Fake::new(&[GPU]);
     let gpu = open(&fake);
-    let at = fake.state().calls.len();
-    fake.state().fail = Some((at, 2, Errno::NODEV));
+    fake.state().calls.fail_next(2, Errno::NODEV);
     let e = gpu.wait(Duration::ZERO).expect_err("refused").to_string();
     assert!(
         e.contains("WAIT_EVENTS") && e.contains("the GPU is gone"),

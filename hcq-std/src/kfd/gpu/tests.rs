@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::*;
-use crate::kfd::fake::{Counted, Fake, GPU, PEER};
+use crate::calls::Counted;
+use crate::kfd::fake::{Fake, GPU, PEER};
 use crate::kfd::{HwQueue, MemoryRequest, NoQueue, QueueRequest, QueueType};
 
 /// All that a device does, once.
@@ -47,14 +48,14 @@ fn machine() -> Arc<Fake> {
 fn whatever_call_fails_nothing_is_left() {
     let fake = machine();
     everything(&fake).expect("nothing fails");
-    let calls = fake.state().calls.clone();
+    let calls = fake.state().calls.to_vec();
     assert!(calls.len() > 60, "{}", calls.len());
     let (mut refused, mut tolerated) = (0, 0);
     for late_map in [false, true] {
         for (at, call) in calls.iter().enumerate() {
             for errno in [Errno::NOMEM, Errno::INVAL, Errno::IO] {
                 let fake = machine();
-                fake.state().fail = Some((at, 1, errno));
+                fake.state().calls.fail(at, 1, errno);
                 fake.state().late_map = late_map;
                 let result = everything(&fake);
                 let left = fake.state().left();
@@ -73,7 +74,7 @@ fn whatever_call_fails_nothing_is_left() {
                     }
                 }
                 // And the next open works.
-                fake.state().fail = None;
+                fake.state().calls.succeed();
                 everything(&fake)
                     .unwrap_or_else(|e| panic!("after call {at} {call:?} {errno}: {e}"));
             }
@@ -89,10 +90,9 @@ fn what_is_never_freed_keeps_its_addresses() {
     let gpu = Gpu::open(&process, 0).expect("there");
     let bo = gpu.allocate(&MemoryRequest::vram(8192)).expect("room");
     let pages = fake.state().memory.pages();
-    let at = fake.state().calls.len();
-    fake.state().fail = Some((at, usize::MAX, Errno::IO));
+    fake.state().calls.fail_next(usize::MAX, Errno::IO);
     drop(bo);
-    fake.state().fail = None;
+    fake.state().calls.succeed();
     assert_eq!(
         fake.state().bos.len(),
         2,
@@ -113,22 +113,21 @@ fn a_queue_that_does_not_stop_keeps_its_memory() {
     let queue = gpu
         .create_queue(&QueueRequest::new(QueueType::Pm4, 4096))
         .expect("room");
-    let at = fake.state().calls.len();
-    fake.state().fail = Some((at, 2, Errno::NODEV));
+    let before = fake.state().calls.len();
+    fake.state().calls.fail_next(2, Errno::NODEV);
     drop(queue);
     assert_eq!(
         fake.state().calls.len(),
-        at + 2,
+        before + 2,
         "nothing but the two tries"
     );
     assert_eq!(fake.state().bos.len(), 5);
     // One that hung and was taken away is gone.
-    fake.state().fail = None;
+    fake.state().calls.succeed();
     let queue = gpu
         .create_queue(&QueueRequest::new(QueueType::Sdma { engine: None }, 4096))
         .expect("room");
-    let at = fake.state().calls.len();
-    fake.state().fail = Some((at, 1, Errno::TIME));
+    fake.state().calls.fail_next(1, Errno::TIME);
     drop(queue);
     assert_eq!(fake.state().bos.len(), 5);
 }
@@ -142,14 +141,14 @@ fn calls_are_made_in_the_order_that_frees() {
     fake.state().calls.clear();
     drop(bo);
     assert_eq!(
-        fake.state().calls,
+        *fake.state().calls,
         [Counted::Ioctl(0x19), Counted::Ioctl(0x17)]
     );
     let queue = gpu.create_queue(&QueueRequest::new(QueueType::Sdma { engine: None }, 4096));
     let queue = queue.map_err(Error::from).expect("room");
     fake.state().calls.clear();
     drop(queue);
-    let calls = fake.state().calls.clone();
+    let calls = fake.state().calls.to_vec();
     assert_eq!(
         calls[0],
         Counted::Ioctl(0x03),

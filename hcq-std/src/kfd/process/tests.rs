@@ -1,6 +1,7 @@
 use super::*;
+use crate::calls::Counted;
 use crate::kfd::Gpu;
-use crate::kfd::fake::{Counted, Fake, GPU, PEER};
+use crate::kfd::fake::{Fake, GPU, PEER};
 use crate::seam::Owner;
 
 fn open(fake: &Arc<Fake>, ordinal: usize) -> Result<Arc<Gpu>, Error> {
@@ -198,7 +199,7 @@ fn debuggers_and_retries_are_not_needed() {
             .position(|c| *c == call)
             .expect("it is called");
         let fake = Fake::new(&[GPU]);
-        fake.state().fail = Some((at, 1, Errno::BUSY));
+        fake.state().calls.fail(at, 1, Errno::BUSY);
         open(&fake, 0).expect("tolerated");
     }
 }

@@ -158,11 +158,13 @@ fn hosts_nap_where_no_event_wakes_them() {
     let calls = {
         let probe = Fake::new(1);
         drop(opened(&probe));
-        probe.state().calls.clone()
+        probe.state().calls.to_vec()
     };
     let call = Counted::Rm(uapi::NV_ESC_ALLOC_OS_EVENT, 0);
     let at = calls.iter().position(|c| *c == call).expect("asked for");
-    fake.state().fail = Some((at, 1, Failure::Status(uapi::NV_ERR_NOT_SUPPORTED)));
+    fake.state()
+        .calls
+        .fail(at, 1, Failure::Status(uapi::NV_ERR_NOT_SUPPORTED));
     assert!(!naps(&fake));
     assert_eq!(fake.state().polls, 0);
     is_empty(&fake);

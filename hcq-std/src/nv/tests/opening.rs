@@ -32,7 +32,7 @@ fn the_order_of_calls_is_the_drivers() {
     let fake = Fake::new(1);
     let opened = opened(&fake);
     let state = fake.state();
-    let calls = state.calls.clone();
+    let calls = state.calls.to_vec();
     let at = |call: Counted| calls.iter().position(|c| *c == call).expect("made");
     let last = |call: Counted| calls.iter().rposition(|c| *c == call).expect("made");
     let alloc = |class| Counted::Rm(uapi::NV_ESC_RM_ALLOC, class);
@@ -99,7 +99,7 @@ fn unknown_versions_are_refused_before_anything_is_made() {
         "{e}"
     );
     assert_eq!(
-        fake.state().calls,
+        *fake.state().calls,
         [Counted::Open],
         "only its version was looked for"
     );
