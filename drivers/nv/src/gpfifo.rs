@@ -237,11 +237,9 @@ impl<'m> GpFifo<'m> {
         doorbell: &mut impl Doorbell,
     ) -> Result<u64, SubmitError> {
         let bits = entry.bits();
-        let mut hole = self.ring.reserve(1).map_err(RingError::from)?;
         // Both halves of 64 bits.
         let words = [(bits & u64::from(u32::MAX)) as u32, (bits >> 32) as u32];
-        hole.fill(0, &words).map_err(RingError::from)?;
-        Ok(hole.publish(doorbell))
+        Ok(self.ring.push(1, &words, doorbell)?)
     }
 
     /// Takes note that this many entries were consumed in all: what a timeline's completed value says, where the chip does

@@ -253,6 +253,73 @@ impl<'m> Ring<'m> {
         })
     }
 
+    /// Reserves `n` entries, fills them with these words, and publishes them: for packets that are known whole. Returns the
+    /// new put.
+    ///
+    /// ```
+    /// use hcq_nostd::mem::Region;
+    /// use hcq_nostd::ring::Ring;
+    /// let mut memory = [0u64; 4];
+    /// let mut ring = Ring::new(Region::from_words(&mut memory, 0x1000), 8)?;
+    /// let mut rung = 0;
+    /// assert_eq!(ring.push(2, &[1, 0, 2, 0], &mut |put| rung = put), Ok(2));
+    /// assert_eq!(rung, 2);
+    /// assert!(ring.push(1, &[1], &mut |_| ()).is_err());         // half an entry
+    /// # Ok::<(), hcq_nostd::ring::RingError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RingError::TooLarge`] for more than the ring can hold, [`RingError::Full`] for more than it can now,
+    /// [`RingError::Fill`] for words that are not `n` entries. Nothing has changed then.
+    #[inline]
+    pub fn push<const N: usize>(
+        &mut self,
+        n: u64,
+        words: &[u32; N],
+        doorbell: &mut impl Doorbell,
+    ) -> Result<u64, RingError> {
+        let bytes = size_of_val(words);
+        if n > self.free() || n.wrapping_mul(self.entry as u64) != bytes as u64 {
+            return Err(self.refused(n, bytes));
+        }
+        // At most the ring's length, as `n` is.
+        let next = self.place + n;
+        let first = self.put;
+        if next > self.len {
+            let ring = &mut *self;
+            let mut hole = Hole { ring, first, n };
+            hole.fill(0, words)?;
+            return Ok(hole.publish(doorbell));
+        }
+        // As in `offset`; a place is less than `len`.
+        self.memory
+            .write_words(self.place as usize * self.entry, words)?;
+        // ORDER: as in `Hole::publish`.
+        publish_fence();
+        let put = first.wrapping_add(n);
+        self.place = if next == self.len { 0 } else { next };
+        self.put = put;
+        doorbell.ring(put);
+        Ok(put)
+    }
+
+    /// Why `bytes` bytes in `n` entries were not taken.
+    #[cold]
+    fn refused(&self, n: u64, bytes: usize) -> RingError {
+        let (need, free, len) = (n, self.free(), self.usable);
+        if need > len {
+            return RingError::TooLarge { need, len };
+        }
+        if need > free {
+            return WouldBlock { need, free }.into();
+        }
+        RingError::Fill(AccessError::OutOfBounds {
+            offset: 0,
+            len: bytes as u64,
+            region: n.saturating_mul(self.entry as u64),
+        })
+    }
+
     /// Reserves `n` entries in one piece. When they do not fit before the ring's end, the entries up to there are filled
     /// with copies of `pad`, one entry that the engine skips.
     ///

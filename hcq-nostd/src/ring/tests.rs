@@ -138,6 +138,52 @@ fn nothing_changes_until_publish_and_nothing_after_drop() {
 }
 
 #[test]
+fn a_push_is_a_hole_filled_and_published() {
+    for position in [0, 1, 6, u64::MAX - 2] {
+        let (mut one, mut two) = ([0u64; 5], [0u64; 5]);
+        let ring = |memory| Ring::resume(Region::from_words(memory, 0), 8, position);
+        let mut pushed = ring(&mut one).and_then(|r| r.keep_free(1)).expect("a ring");
+        let mut filled = ring(&mut two).and_then(|r| r.keep_free(1)).expect("a ring");
+        for round in 0u32..20 {
+            let n = u64::from(1 + round % 3);
+            let words: [u32; 6] = core::array::from_fn(|i| 10 * round + i as u32);
+            let (mut rung, mut told) = (None, None);
+            let mut bell = |put| rung = Some(put);
+            let put = match words {
+                [a, b, ..] if n == 1 => pushed.push(n, &[a, b], &mut bell),
+                [a, b, c, d, ..] if n == 2 => pushed.push(n, &[a, b, c, d], &mut bell),
+                _ => pushed.push(n, &words, &mut bell),
+            };
+            let mut hole = filled.reserve(n).expect("an empty ring");
+            hole.fill(0, &words[..2 * n as usize]).expect("inside");
+            assert_eq!(put, Ok(hole.publish(&mut |put| told = Some(put))));
+            assert_eq!(rung, told);
+            assert_eq!((pushed.put(), pushed.free()), (filled.put(), filled.free()));
+            // What is left is too little for a fourth, and for one of the wrong length.
+            let (put, free) = (pushed.put(), pushed.free());
+            let never = &mut |_| panic!("nothing was published");
+            let full = WouldBlock { need: 4, free };
+            assert_eq!(pushed.push(4, &[0; 8], never), Err(RingError::Full(full)));
+            let large = RingError::TooLarge { need: 5, len: 4 };
+            assert_eq!(pushed.push(5, &[0; 10], never), Err(large));
+            for (n, region) in [(1, 8), (0, 0)] {
+                let len = AccessError::OutOfBounds {
+                    offset: 0,
+                    len: 4,
+                    region,
+                };
+                assert_eq!(pushed.push(n, &[0], never), Err(RingError::Fill(len)));
+            }
+            assert_eq!((pushed.put(), pushed.free()), (put, free));
+            for ring in [&mut pushed, &mut filled] {
+                ring.consumed(put).expect("what was published");
+            }
+        }
+        assert_eq!(one, two);
+    }
+}
+
+#[test]
 fn what_a_device_claims_is_checked() {
     for position in [0, 5, u64::MAX - 3, u64::MAX] {
         let mut memory = [0u64; 4];

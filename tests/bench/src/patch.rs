@@ -118,13 +118,12 @@ impl<'m> Launch<'m> {
             .expect("a device that is always done");
         self.turn = !self.turn;
         let words = &self.words[usize::from(self.turn)];
-        let mut hole = self.ring.reserve(4).expect("an empty ring");
-        hole.fill(0, words).expect("four words");
         let doorbell = &mut *self.doorbell;
-        hole.publish(&mut |put| {
+        let pushed = self.ring.push(4, words, &mut |put| {
             // SAFETY: an exclusive reference; volatile, as a doorbell is.
             unsafe { core::ptr::from_mut(doorbell).write_volatile(put) };
         });
+        pushed.expect("an empty ring");
         stored
     }
 }

@@ -266,6 +266,9 @@ fn rings() {
     fn publish(hole: Hole<'_, '_>, bell: &mut Bell) -> u64 {
         Hole::publish(hole, bell)
     }
+    fn push(ring: &mut Ring<'_>, n: u64, words: &[u32; 4], bell: &mut Bell) -> bool {
+        Ring::push(ring, n, words, bell).is_ok()
+    }
     keep!(arith::free, arith::to_end, arith::padding, arith::extend);
     keep!(
         Ring::new,
@@ -289,7 +292,8 @@ fn rings() {
         Hole::is_empty,
         Hole::fill,
         Hole::fill_header,
-        publish
+        publish,
+        push
     );
     text::<WouldBlock>();
     text::<RingError>();

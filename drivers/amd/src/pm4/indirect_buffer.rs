@@ -3,7 +3,7 @@
 use hcq_nostd::record::{Command, NameOperand, Operand, RecordError};
 use hcq_nostd::value::{Fit, Value};
 
-use super::{Text, body, join, op, split, type3};
+use super::{Text, body, join, op, type3};
 use crate::device::ADDRESS_BITS;
 use crate::malformed::{Malformed, only};
 
@@ -73,12 +73,6 @@ impl IndirectBuffer {
     /// The same for a [count](Self::count) of words.
     pub(crate) const fn frame_of(words: u32) -> [u32; 2] {
         [type3::<{ Self::WORDS }>(op::INDIRECT_BUFFER), words | VALID]
-    }
-
-    /// The packet, if its address is known now.
-    pub(crate) fn words(&self) -> Option<[u32; Self::WORDS]> {
-        let ([header, size], [low, high]) = (self.frame(), split(self.address.imm()?));
-        Some([header, low, high, size])
     }
 
     /// Appends the packet.

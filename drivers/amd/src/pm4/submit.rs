@@ -1,11 +1,11 @@
 //! Words into a compute ring, which counts 32-bit words.
 
 use hcq_nostd::ring::{Doorbell, Ring, RingError, arith};
-use hcq_nostd::value::{Fit, Misfit, Value};
+use hcq_nostd::value::{Fit, Misfit};
 
-use super::MAX_BODY;
 use super::indirect_buffer::IndirectBuffer;
 use super::nop::Nop;
+use super::{MAX_BODY, split};
 use crate::device::ADDRESS_BITS;
 
 /// Why words did not get into a ring. Nothing has changed.
@@ -72,18 +72,28 @@ pub fn submit(
     Ok(hole.publish(doorbell))
 }
 
+/// The packet that runs `words` words at `address`.
+#[inline(always)]
 fn indirect(address: u64, words: usize) -> Result<[u32; IndirectBuffer::WORDS], SubmitError> {
-    let max = IndirectBuffer::MAX;
-    Fit::aligned(ADDRESS_BITS, 2)
-        .check(address)
-        .map_err(SubmitError::Address)?;
-    let packet = IndirectBuffer::new(Value::Imm(address), words)
-        .ok()
-        .and_then(|p| p.words());
-    packet.ok_or(match words {
-        0 => SubmitError::Empty,
-        _ => SubmitError::TooLong { words, max },
-    })
+    let count = match IndirectBuffer::count(words) {
+        Ok(count) if address >> ADDRESS_BITS == 0 && address & 3 == 0 => count,
+        _ => return Err(refused(address, words)),
+    };
+    let ([header, size], [low, high]) = (IndirectBuffer::frame_of(count), split(address));
+    Ok([header, low, high, size])
+}
+
+/// Why no packet runs this.
+#[cold]
+fn refused(address: u64, words: usize) -> SubmitError {
+    match (Fit::aligned(ADDRESS_BITS, 2).check(address), words) {
+        (Err(misfit), _) => SubmitError::Address(misfit),
+        (Ok(()), 0) => SubmitError::Empty,
+        (Ok(()), _) => SubmitError::TooLong {
+            words,
+            max: IndirectBuffer::MAX,
+        },
+    }
 }
 
 /// Puts a packet into the ring that runs `words` words at device address `address`: a bound queue.
@@ -97,9 +107,7 @@ pub fn submit_bound(
     doorbell: &mut impl Doorbell,
 ) -> Result<u64, SubmitError> {
     let packet = indirect(address, words)?;
-    let mut hole = reserve(ring, packet.len())?;
-    hole.fill(0, &packet)?;
-    Ok(hole.publish(doorbell))
+    Ok(ring.push(IndirectBuffer::WORDS as u64, &packet, doorbell)?)
 }
 
 /// Copies words into the ring as the body of a NOP, and runs them from there as an indirect buffer, in one piece: for
