@@ -173,6 +173,7 @@ impl<'m> Signal<'m> {
     ///
     /// # Errors
     /// [`SignalError::Width`].
+    #[inline]
     pub fn set(&self, value: u64) -> Result<(), SignalError> {
         if value & !self.width.mask() != 0 {
             return Err(SignalError::Width {

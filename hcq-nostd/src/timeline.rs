@@ -232,6 +232,7 @@ impl<'m> Timeline<'m> {
         point.saturating_sub(1) >> self.span_log2
     }
 
+    #[inline]
     const fn slot_value(&self, point: u64) -> SlotValue {
         let epoch = self.epoch(point);
         SlotValue {
@@ -240,17 +241,25 @@ impl<'m> Timeline<'m> {
         }
     }
 
+    #[inline]
     fn slot(&self, index: usize) -> Signal<'m> {
         let [even, odd] = self.slots;
         if index == 0 { even } else { odd }
     }
 
     /// A slot as a command's operand. Hosts sleep on timelines.
+    #[inline]
     pub fn operand(&self, slot: usize) -> SignalAt {
         SignalAt {
             notify: true,
             ..self.slot(slot).operand()
         }
+    }
+
+    /// The device address of a slot.
+    #[inline]
+    pub(crate) fn slot_address(&self, slot: usize) -> u64 {
+        self.slot(slot).address()
     }
 
     /// The last point submitted.
@@ -272,6 +281,7 @@ impl<'m> Timeline<'m> {
     ///
     /// # Errors
     /// [`TimelineError::Impossible`].
+    #[inline]
     pub fn completed(&mut self) -> Result<Point, TimelineError> {
         if self.completed == self.latest {
             return Ok(Point(self.completed));
@@ -280,22 +290,34 @@ impl<'m> Timeline<'m> {
         // before. The newest epoch's slot was set back before a point that is known to be complete, and the other one is
         // not set back while a point of its epoch is not known to be complete.
         let newest = self.epoch(self.latest);
-        let oldest = self.epoch(self.completed + 1);
-        for epoch in [newest, newest.saturating_sub(1)] {
-            if epoch < oldest {
-                break;
-            }
+        let before = newest << self.span_log2;
+        let seen = self.slot((newest & 1) as usize).value();
+        if seen == 0 || seen > self.latest - before {
+            return self.completed_before(newest, seen);
+        }
+        self.completed = self.completed.max(before + seen);
+        Ok(Point(self.completed))
+    }
+
+    /// The same for what is `seen` in the newest epoch and says of no point in it that it is complete.
+    #[cold]
+    fn completed_before(&mut self, newest: u64, seen: u64) -> Result<Point, TimelineError> {
+        if seen != 0 {
+            let slot = (newest & 1) as usize;
+            return Err(TimelineError::Impossible { slot, seen });
+        }
+        if let Some(epoch) = newest.checked_sub(1)
+            && epoch >= self.epoch(self.completed + 1)
+        {
             let slot = (epoch & 1) as usize;
             let seen = self.slot(slot).value();
-            if seen == 0 {
-                continue;
-            }
-            let point = (epoch << self.span_log2).saturating_add(seen);
-            if seen > self.span() || point > self.latest {
+            if seen > self.span() {
                 return Err(TimelineError::Impossible { slot, seen });
             }
-            self.completed = self.completed.max(point);
-            break;
+            if seen != 0 {
+                let point = (epoch << self.span_log2).saturating_add(seen);
+                self.completed = self.completed.max(point);
+            }
         }
         Ok(Point(self.completed))
     }
@@ -304,6 +326,7 @@ impl<'m> Timeline<'m> {
     ///
     /// # Errors
     /// [`TimelineError::Impossible`].
+    #[inline]
     pub fn is_complete(&mut self, point: Point) -> Result<bool, TimelineError> {
         Ok(point.0 <= self.completed || self.completed()? >= point)
     }
@@ -312,6 +335,7 @@ impl<'m> Timeline<'m> {
     /// submitted, not when it is recorded. A point that was not submitted yet counts as the latest.
     ///
     /// When the command is another device's, say so with [`note_reader`](Self::note_reader).
+    #[inline]
     pub fn wait_for(&self, point: Point) -> WaitFor {
         let point = point.0.min(self.latest);
         if point <= self.completed {
@@ -339,15 +363,10 @@ impl<'m> Timeline<'m> {
     ///
     /// # Errors
     /// [`TimelineError::TooFarAhead`], [`TimelineError::Impossible`].
+    #[inline]
     pub fn plan(&mut self) -> Result<Submission, TimelineError> {
-        let quarter = self.span() / 4;
-        if self.latest - self.completed >= quarter {
-            self.completed()?;
-            if self.latest - self.completed >= quarter {
-                return Err(TimelineError::TooFarAhead {
-                    wait_for: Point(self.latest - quarter + 1),
-                });
-            }
+        if self.latest - self.completed >= self.span() / 4 {
+            self.find_room()?;
         }
         let point = self.latest + 1;
         let signal = self.slot_value(point);
@@ -365,7 +384,20 @@ impl<'m> Timeline<'m> {
         })
     }
 
+    /// Looks for points that are complete where a quarter of a span may be in flight.
+    #[cold]
+    fn find_room(&mut self) -> Result<(), TimelineError> {
+        let quarter = self.span() / 4;
+        self.completed()?;
+        if self.latest - self.completed < quarter {
+            return Ok(());
+        }
+        let wait_for = Point(self.latest - quarter + 1);
+        Err(TimelineError::TooFarAhead { wait_for })
+    }
+
     /// The planned submission is on its way. A plan that is not the last one's, or was committed before, is nothing.
+    #[inline]
     pub fn commit(&mut self, submission: &Submission) {
         if submission.point != self.next() {
             return;
@@ -382,6 +414,7 @@ impl<'m> Timeline<'m> {
     ///
     /// # Errors
     /// As for [`plan`](Self::plan).
+    #[inline]
     pub fn submit(&mut self) -> Result<Submission, TimelineError> {
         let submission = self.plan()?;
         self.commit(&submission);
