@@ -1,12 +1,12 @@
 //! A graph in memory, and its launches.
 
 use super::error::{BindError, LaunchError, Memory};
-use super::view::{Graph, Of, QueueRecord};
+use super::view::{Graph, PER_DEVICE, QueueRecord};
 use crate::mem::{Region, SharedWords, consume_fence};
-use crate::patch::Patcher;
+use crate::patch::{PatchError, Patcher};
 use crate::plan::Engine;
 use crate::signal::{Signal, Width};
-use crate::timeline::{Point, Submission, Timeline, WaitFor};
+use crate::timeline::{Point, SlotValue, Submission, Timeline, WaitFor};
 use crate::value::Var;
 use crate::wait::{Policy, WaitError};
 
@@ -79,12 +79,7 @@ impl<P: Policy> Timelines for DeviceTimelines<'_, '_, P> {
             consume_fence();
             return Ok(true);
         }
-        self.wait(device, point, 0)
-            .map(|()| true)
-            .or_else(|e| match e {
-                WaitError::Timeout { .. } => Ok(false),
-                WaitError::Fault(_) => Err(e),
-            })
+        self.look_again(device, point)
     }
 
     fn wait(&mut self, device: u16, point: Point, timeout_ns: u64) -> Result<(), WaitError> {
@@ -95,6 +90,18 @@ impl<P: Policy> Timelines for DeviceTimelines<'_, '_, P> {
                 seen: 0,
                 waited_ns: 0,
             }),
+        }
+    }
+}
+
+impl<P: Policy> DeviceTimelines<'_, '_, P> {
+    /// For a point that is not complete, and may never be.
+    #[cold]
+    fn look_again(&mut self, device: u16, point: Point) -> Result<bool, WaitError> {
+        match self.wait(device, point, 0) {
+            Ok(()) => Ok(true),
+            Err(WaitError::Timeout { .. }) => Ok(false),
+            Err(e @ WaitError::Fault(_)) => Err(e),
         }
     }
 }
@@ -137,27 +144,23 @@ pub struct Entry {
 impl Entry {
     /// A graph as this submission of a timeline. `None` for a submission that has to set a slot back
     /// ([`Submission::reset`]): commit it with work of its own, and plan the next one for the graph.
+    #[inline]
     pub fn of(timeline: &Timeline<'_>, submission: &Submission) -> Option<Self> {
         if submission.reset.is_some() {
             return None;
         }
-        let at = |slot| timeline.operand(slot).address.imm();
+        let at = |s: SlotValue| SlotAt {
+            address: timeline.slot_address(s.slot),
+            value: s.value,
+        };
+        let signal = at(submission.signal);
         let wait = match submission.previous {
-            WaitFor::Nothing => SlotAt {
-                address: at(submission.signal.slot)?,
-                value: 0,
-            },
-            WaitFor::Slot(s) => SlotAt {
-                address: at(s.slot)?,
-                value: s.value,
-            },
+            WaitFor::Nothing => SlotAt { value: 0, ..signal },
+            WaitFor::Slot(s) => at(s),
         };
         Some(Self {
             wait,
-            signal: SlotAt {
-                address: at(submission.signal.slot)?,
-                value: submission.signal.value,
-            },
+            signal,
             point: submission.point,
         })
     }
@@ -183,6 +186,25 @@ pub struct Run {
     pub beside: u64,
     /// How many bytes.
     pub beside_bytes: u32,
+}
+
+impl QueueRecord {
+    /// Queue number `queue` of an instance whose regions these are.
+    #[inline]
+    fn run(&self, queue: usize, words: &Region<'_>, beside: &Region<'_>) -> Run {
+        let at = |region: &Region<'_>| region.device_address(0).unwrap_or(0);
+        Run {
+            // There are fewer than 2^16, as `check` saw.
+            queue: queue as u32,
+            device: self.device,
+            engine: self.engine(),
+            index: self.index,
+            address: at(words),
+            words: self.words,
+            beside: at(beside),
+            beside_bytes: self.beside,
+        }
+    }
 }
 
 impl<'g> Graph<'g> {
@@ -225,6 +247,11 @@ impl<'g> Graph<'g> {
                 });
             }
         }
+        let (need, have) = (self.state_words(), state.len());
+        let state = state.split_at_mut_checked(self.table.state_words());
+        let (state, own_state) = state
+            .filter(|_| have >= need)
+            .ok_or(PatchError::StateTooSmall { need, have })?;
         let mut patcher = Patcher::new(self.table, state)?;
         self.copy_in(regions)?;
         points.fill(Point::ZERO);
@@ -237,7 +264,7 @@ impl<'g> Graph<'g> {
             self.set_places(&mut patcher, regions, signals)?;
         }
         let (first, count) = self.own();
-        patcher.keep_own(Var::new(first), count);
+        patcher.keep_places(Var::new(first), count, own_state);
         Ok(Instance {
             graph: *self,
             patcher,
@@ -358,9 +385,12 @@ impl<'m> Instance<'m> {
     ///
     /// # Errors
     /// [`LaunchError::NoSuchVariable`]; nothing has changed then.
+    #[inline]
     pub fn set_all(&mut self, first: Var, values: &[u64]) -> Result<(), LaunchError> {
         self.check(first.index(), values.len())?;
-        Ok(self.patcher.set_all(first, values)?)
+        // The caller's variables are the table's, and come before those that are computed, as `check` saw.
+        self.patcher.put_values(first, values);
+        Ok(())
     }
 
     /// Gives several variables their values, all or none.
@@ -377,12 +407,12 @@ impl<'m> Instance<'m> {
         Ok(())
     }
 
+    #[inline]
     fn check(&self, first: u32, n: usize) -> Result<(), LaunchError> {
         let variables = self.graph.variables();
-        let end = u32::try_from(n).ok().and_then(|n| first.checked_add(n));
-        match end.filter(|e| *e <= variables) {
-            Some(_) => Ok(()),
-            None => Err(LaunchError::NoSuchVariable {
+        match (variables as usize).checked_sub(n) {
+            Some(most) if first as usize <= most => Ok(()),
+            _ => Err(LaunchError::NoSuchVariable {
                 var: Var::new(first.max(variables)),
                 variables,
             }),
@@ -442,33 +472,37 @@ impl<'m> Instance<'m> {
     ///
     /// # Errors
     /// [`LaunchError::Busy`], [`LaunchError::Wait`], [`LaunchError::Stuck`].
+    #[inline]
     pub fn idle<T: Timelines>(
         &mut self,
         timelines: &mut T,
         busy: Busy,
     ) -> Result<Idle<'_, 'm>, LaunchError> {
-        match self.state {
-            State::Idle => {}
-            State::Stuck(submitted) => return Err(LaunchError::Stuck { submitted }),
-            State::InFlight => {
-                for (device, d) in (0u16..).zip(self.graph.devices) {
-                    let point = self.points.get(usize::from(device)).copied();
-                    let point = point.unwrap_or(Point::ZERO);
-                    if !d.takes_part() || point == Point::ZERO {
-                        continue;
-                    }
-                    match busy {
-                        Busy::Wait { timeout_ns } => timelines.wait(device, point, timeout_ns)?,
-                        Busy::Refuse if !timelines.is_complete(device, point)? => {
-                            return Err(LaunchError::Busy { device, point });
-                        }
-                        Busy::Refuse => {}
-                    }
-                }
-                self.state = State::Idle;
-            }
+        if self.state != State::Idle {
+            self.settle(timelines, busy)?;
         }
         Ok(Idle { instance: self })
+    }
+
+    fn settle<T: Timelines>(&mut self, timelines: &mut T, busy: Busy) -> Result<(), LaunchError> {
+        if let State::Stuck(submitted) = self.state {
+            return Err(LaunchError::Stuck { submitted });
+        }
+        let devices = self.graph.devices.iter().zip(self.points.iter());
+        for (device, (d, &point)) in (0u16..).zip(devices) {
+            if !d.takes_part() || point == Point::ZERO {
+                continue;
+            }
+            match busy {
+                Busy::Wait { timeout_ns } => timelines.wait(device, point, timeout_ns)?,
+                Busy::Refuse if !timelines.is_complete(device, point)? => {
+                    return Err(LaunchError::Busy { device, point });
+                }
+                Busy::Refuse => {}
+            }
+        }
+        self.state = State::Idle;
+        Ok(())
     }
 
     /// Whether a launch failed when some of its queues had been submitted.
@@ -528,27 +562,28 @@ impl<'i, 'm> Idle<'i, 'm> {
     ///
     /// # Errors
     /// [`LaunchError::Patch`], [`LaunchError::Entries`]; the memory holds what the last launch had.
+    #[inline]
     pub fn patch(self, entries: &'i [Entry]) -> Result<Launch<'i, 'm>, LaunchError> {
         let instance = self.instance;
-        let (need, have) = (instance.graph.devices.len(), entries.len());
-        if have < need {
+        let devices = instance.graph.devices;
+        if entries.len() < devices.len() {
+            let (need, have) = (devices.len(), entries.len());
             return Err(LaunchError::Entries { need, have });
         }
-        let vars = instance.graph.vars();
-        let patcher = &mut instance.patcher;
-        for (device, (d, e)) in (0u16..).zip(instance.graph.devices.iter().zip(entries)) {
-            if !d.takes_part() {
-                continue;
-            }
-            // As many as `PER_DEVICE`, and in the order of `Of`; `check` saw that the table has them.
-            let first = vars.timeline(device, Of::WaitAddress);
-            let (wait, signal) = (e.wait, e.signal);
-            let values = [wait.address, wait.value, signal.address, signal.value];
-            if let Some(first) = first {
-                patcher.set_own(first, values)?;
-            }
-        }
-        let stored = patcher.apply(instance.regions)?;
+        let first = Var::new(instance.graph.counts.variables);
+        instance
+            .patcher
+            .set_places(first, devices, entries, |d, e| {
+                // In the order of `Of`; `check` saw that the table has them.
+                let values: [u64; PER_DEVICE as usize] = [
+                    e.wait.address,
+                    e.wait.value,
+                    e.signal.address,
+                    e.signal.value,
+                ];
+                d.takes_part().then_some(values)
+            });
+        let stored = instance.patcher.apply_bound(instance.regions)?;
         for slot in 0..instance.graph.resets() as usize {
             // A signal's value is its first word. Inside, as `bind` has seen.
             if let Some((value, _)) = instance.signals.get(2 * slot) {
@@ -586,29 +621,15 @@ impl<'m> Launch<'_, 'm> {
 
     /// The queues to submit, always in the same order: by device, processors last.
     pub fn runs(&self) -> impl Iterator<Item = Run> {
-        let all = (0..self.instance.graph.queues.len()).map(|q| self.run(q));
-        all.flatten()
-    }
-
-    fn run(&self, queue: usize) -> Option<Run> {
         let graph = &self.instance.graph;
-        let q = graph.queues.get(queue).filter(|q| q.words > 0)?;
-        let beside = graph
-            .queues
-            .len()
-            .checked_add(graph.devices.len())?
-            .checked_add(queue)?;
-        let regions = &self.instance.regions;
-        Some(Run {
-            queue: u32::try_from(queue).ok()?,
-            device: q.device,
-            engine: q.engine(),
-            index: q.index,
-            address: regions.get(queue)?.device_address(0)?,
-            words: q.words,
-            beside: regions.get(beside)?.device_address(0)?,
-            beside_bytes: q.beside,
-        })
+        let apart = graph.queues.len().saturating_add(graph.devices.len());
+        let (words, beside) = (
+            self.instance.regions.iter(),
+            self.instance.regions.get(apart..).unwrap_or_default(),
+        );
+        let of = graph.queues.iter().enumerate().zip(words.zip(beside));
+        let used = of.filter(|((_, q), _)| q.words > 0);
+        used.map(|((queue, q), (words, beside))| q.run(queue, words, beside))
     }
 
     /// Has every queue submitted that was not yet: `push` makes its engine run the words, all of them or none, and does
@@ -616,23 +637,27 @@ impl<'m> Launch<'_, 'm> {
     ///
     /// # Errors
     /// What `push` returns.
+    #[inline]
     pub fn submit<E>(
         &mut self,
-        mut push: impl FnMut(&Run, &mut Region<'m>, &mut Region<'m>) -> Result<(), E>,
+        mut push: impl FnMut(&Run, &mut Region<'_>, &mut Region<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        while self.next < self.instance.graph.queues.len() {
-            if let Some(run) = self.run(self.next) {
-                let apart = self.instance.graph.queues.len();
-                let apart = apart.saturating_add(self.instance.graph.devices.len());
-                let parts = self.instance.regions.split_at_mut_checked(apart);
-                if let Some((words, beside)) = parts
-                    && let (Some(words), Some(beside)) =
-                        (words.get_mut(self.next), beside.get_mut(self.next))
-                {
-                    push(&run, words, beside)?;
-                }
+        let instance = &mut *self.instance;
+        let (queues, devices) = (instance.graph.queues, instance.graph.devices);
+        let parts = instance.regions.split_at_mut_checked(queues.len());
+        let (words, others) = parts.unwrap_or_default();
+        let beside = others.get_mut(devices.len()..).unwrap_or_default();
+        while let (Some(q), Some(words), Some(beside)) = (
+            queues.get(self.next),
+            words.get_mut(self.next),
+            beside.get_mut(self.next),
+        ) {
+            if q.words > 0 {
+                let run = q.run(self.next, words, beside);
+                // The instance's own regions stay what they were when it was bound.
+                push(&run, &mut words.reborrow(), &mut beside.reborrow())?;
                 self.submitted = self.submitted.saturating_add(1);
-                self.instance.state = State::Stuck(self.submitted);
+                instance.state = State::Stuck(self.submitted);
             }
             self.next = self.next.saturating_add(1);
         }
@@ -641,6 +666,7 @@ impl<'m> Launch<'_, 'm> {
 
     /// Lets the queues begin. Each signal that is written is told to `written`, for hosts that wake engines which sleep on
     /// memory. Nothing begins while a queue was not submitted: then the instance is [stuck](LaunchError::Stuck).
+    #[inline]
     pub fn kickoff(self, mut written: impl FnMut(Signal<'m>)) {
         let instance = self.instance;
         let complete = self.next >= instance.graph.queues.len();
@@ -655,8 +681,11 @@ impl<'m> Launch<'_, 'm> {
                 written(signal);
             }
         }
-        for (to, e) in instance.points.iter_mut().zip(self.entries) {
-            *to = e.point;
+        let of = instance.graph.devices.iter().zip(self.entries);
+        for (to, (d, e)) in instance.points.iter_mut().zip(of) {
+            if d.takes_part() {
+                *to = e.point;
+            }
         }
         instance.state = if self.submitted == 0 {
             State::Idle

@@ -366,7 +366,9 @@ impl<'g> Graph<'g> {
 
     /// 64-bit words of state that an instance needs.
     pub fn state_words(&self) -> usize {
-        self.table.state_words()
+        let (first, count) = self.own();
+        let own = self.table.place_words(first, count);
+        self.table.state_words().saturating_add(own)
     }
 
     /// Regions that an instance needs, in this order: each queue's words, each device's argument blocks, what is beside

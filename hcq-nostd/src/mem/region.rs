@@ -407,16 +407,38 @@ pub(crate) mod scatter {
             let cell = unsafe { VolatilePtr::new(p) };
             cell.write(value);
         };
-        // Four at a time: the compiler does not unroll volatile stores by itself.
-        let (fours, rest) = offsets.as_chunks::<4>();
-        for &[a, b, c, d] in fours {
+        // Eight at a time: the compiler does not unroll volatile stores by itself, or does it where few are left.
+        let (eights, mut rest) = offsets.as_chunks::<8>();
+        for offsets in eights {
+            let &[a, b, c, d, e, f, g, h] = offsets;
             store(a);
             store(b);
             store(c);
             store(d);
+            store(e);
+            store(f);
+            store(g);
+            store(h);
         }
-        for &offset in rest {
-            store(offset);
+        if let Some((&[a, b, c, d], others)) = rest.split_first_chunk() {
+            store(a);
+            store(b);
+            store(c);
+            store(d);
+            rest = others;
+        }
+        match *rest {
+            [a] => store(a),
+            [a, b] => {
+                store(a);
+                store(b);
+            }
+            [a, b, c] => {
+                store(a);
+                store(b);
+                store(c);
+            }
+            _ => {}
         }
     }
 

@@ -16,11 +16,24 @@ pub(super) fn update(old: &mut [u64], new: &[u64]) -> u64 {
         at += 16;
     }
     for (old, new) in rest_old.iter_mut().zip(rest_new) {
-        bits |= u64::from(old != new) << at;
-        *old = *new;
+        if *old != *new {
+            *old = *new;
+            bits |= 1 << at;
+        }
         at += 1;
     }
     bits
+}
+
+/// The same for 64 values.
+#[inline]
+pub(super) fn update64(old: &mut [u64; 64], new: &[u64; 64]) -> u64 {
+    let (old, _) = old.as_chunks_mut::<16>();
+    let (new, _) = new.as_chunks::<16>();
+    let ([a, b, c, d], [e, f, g, h]) = (old, new) else {
+        return 0;
+    };
+    update16(a, e) | update16(b, f) << 16 | update16(c, g) << 32 | update16(d, h) << 48
 }
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
@@ -85,7 +98,7 @@ fn update16(old: &mut [u64; 16], new: &[u64; 16]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{update, update16};
+    use super::{update, update16, update64};
 
     #[test]
     fn every_set_of_changes() {
@@ -117,6 +130,14 @@ mod tests {
                 let mut kept = old;
                 assert_eq!(update(&mut kept[..len], &new), 1 << i);
                 assert_eq!(kept, new);
+            }
+            if let (64, Some(old)) = (len, old.first_chunk::<64>()) {
+                for i in 0..64 {
+                    let (mut new, mut kept) = (*old, *old);
+                    new[i] += 1;
+                    assert_eq!(update64(&mut kept, &new), 1 << i);
+                    assert_eq!(kept, new);
+                }
             }
             // The others stay as they are.
             let mut kept = old;

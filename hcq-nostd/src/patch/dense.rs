@@ -191,13 +191,40 @@ impl<'t> Dense<'t> {
 
     /// The offsets from one bound to the next.
     #[inline(always)]
-    fn between(&self, bounds: &[u32], at: usize) -> &'t [u32] {
+    pub(super) fn between(&self, bounds: &[u32], at: usize) -> &'t [u32] {
         match bounds.get(at..).and_then(|s| s.first_chunk()) {
             Some(&[from, to]) => self
                 .words
                 .get(from as usize..to as usize)
                 .unwrap_or_default(),
             None => &[],
+        }
+    }
+
+    /// The offsets of a block of which all variables have one site each.
+    #[inline]
+    pub(super) fn block_of_one_each(&self, index: usize) -> Option<&'t [u32; 64]> {
+        let &[start, next] = self.starts.get(index..)?.first_chunk()?;
+        let (first, end) = (start & MOST, next & MOST);
+        if start & EACH == 0 || end.wrapping_sub(first) != BLOCK {
+            return None;
+        }
+        self.words.get(first as usize..)?.first_chunk()
+    }
+
+    /// The offsets of one variable's sites.
+    pub(super) fn sites_of(&self, var: u32) -> &'t [u32] {
+        let bit = var % BLOCK;
+        let Some(block) = self.block((var / BLOCK) as usize) else {
+            return &[];
+        };
+        let (mask, at) = (block.mask(), rank(block.mask(), bit));
+        match block {
+            _ if mask >> bit & 1 == 0 => &[],
+            Block::Each(offsets) | Block::Mask(_, offsets) => {
+                offsets.get(at..=at).unwrap_or_default()
+            }
+            Block::Bounds(_, bounds) => self.between(bounds, at),
         }
     }
 

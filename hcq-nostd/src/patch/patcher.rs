@@ -2,13 +2,15 @@
 
 mod lists;
 mod own;
+mod places;
+mod values;
 
 use self::own::Own;
-use super::compare;
-use super::dense::{Block, Changed, Dense};
+use self::places::Places;
+use super::dense::{Block, Changed, Dense, rank};
 use super::formula::Store;
 use super::stores::{self, Checked};
-use super::table::{FEEDS_FORMULA, PatchTable, Run};
+use super::table::{FEEDS_FORMULA, PatchTable, RegionRecord, Run};
 use crate::mem::Region;
 use crate::value::{Misfit, Var, low_mask};
 
@@ -113,6 +115,7 @@ pub struct Patcher<'m> {
     stale_from: usize,
     stale_to: usize,
     own: Own,
+    places: Places<'m>,
 }
 
 impl<'m> Patcher<'m> {
@@ -154,6 +157,7 @@ impl<'m> Patcher<'m> {
             stale_from: 0,
             stale_to: 0,
             own: Own::default(),
+            places: Places::default(),
         };
         // Derived variables are computed, whoever uses them, and stored the first time even if they come out as the zero
         // that they start with.
@@ -197,58 +201,6 @@ impl<'m> Patcher<'m> {
             });
         }
         self.put(var.0, value);
-        Ok(())
-    }
-
-    /// Gives `values.len()` variables from `first` on their values. Costs a comparison for those that did not change.
-    ///
-    /// # Errors
-    /// [`PatchError::NoSuchVariable`], [`PatchError::IsDerived`]; nothing has changed then.
-    pub fn set_all(&mut self, first: Var, values: &[u64]) -> Result<(), PatchError> {
-        let vars = self.table.vars();
-        let end = u32::try_from(values.len())
-            .ok()
-            .and_then(|n| first.0.checked_add(n))
-            .filter(|&e| e <= vars);
-        let end = end.ok_or(PatchError::NoSuchVariable {
-            var: Var(vars.max(first.0)),
-            vars,
-        })?;
-        if let Some(var) = self.first_derived(first.0, end) {
-            return Err(PatchError::IsDerived { var });
-        }
-        let (mut word, mut shift) = (first.0 as usize / 64, first.0 % 64);
-        let (mut from, mut to) = (usize::MAX, 0);
-        let kept = self.values.get_mut(first.0 as usize..end as usize);
-        let (mut kept, mut new) = (kept.unwrap_or_default(), values);
-        while !new.is_empty() {
-            // What of them is in one word of the maps.
-            let n = new.len().min(64 - shift as usize);
-            let (Some((now, later)), Some((old, rest)), Some(dirty)) = (
-                new.split_at_checked(n),
-                core::mem::take(&mut kept).split_at_mut_checked(n),
-                self.dirty.get_mut(word),
-            ) else {
-                break;
-            };
-            let mut changed = compare::update(old, now) << shift;
-            if self.unknown_left != 0
-                && let Some(unknown) = self.unknown.get_mut(word)
-            {
-                let now_known = *unknown & (u64::MAX >> (64 - n) << shift);
-                *unknown &= !now_known;
-                self.unknown_left -= now_known.count_ones() as usize;
-                changed |= now_known;
-            }
-            if changed != 0 {
-                *dirty |= changed;
-                (from, to) = (from.min(word), word + 1);
-            }
-            (new, kept, word, shift) = (later, rest, word + 1, 0);
-        }
-        if to != 0 {
-            self.touch(from, to);
-        }
         Ok(())
     }
 
@@ -328,7 +280,7 @@ impl<'m> Patcher<'m> {
             });
         }
         let checked = stores::check(&self.table, regions)?;
-        if self.own.dirty != 0 {
+        if self.own.dirty != 0 && !self.places.suffice {
             self.check_own()?;
         }
         let mut stored = 0;
@@ -336,9 +288,24 @@ impl<'m> Patcher<'m> {
             stored += self.apply_dirty(checked, regions)?;
         }
         if self.own.dirty != 0 {
-            stored += self.store_own(checked, regions);
+            stored += match self.places.suffice {
+                true => self.store_places(regions),
+                false => self.store_own(checked, regions),
+            };
         }
         Ok(stored)
+    }
+
+    /// The same for regions that passed the check when they were bound, and are still those.
+    ///
+    /// # Errors
+    /// As for [`apply`](Self::apply).
+    #[inline]
+    pub(crate) fn apply_bound(&mut self, regions: &mut [Region<'_>]) -> Result<usize, PatchError> {
+        if self.unknown_left != 0 || !self.places.suffice || self.dirty_from < self.dirty_to {
+            return self.apply(regions);
+        }
+        Ok(self.store_places(regions))
     }
 
     /// Checks and stores what changed, but for the variables that were kept.
@@ -349,35 +316,63 @@ impl<'m> Patcher<'m> {
         regions: &mut [Region<'_>],
     ) -> Result<usize, PatchError> {
         // What is in no run and in no formula's list is a whole 64-bit store, which takes any value.
-        if !self.table.runs.is_empty() {
-            self.check_changed()?;
-            if self.stale_from < self.stale_to {
-                self.derive_stale()?;
-            }
+        let with_runs = self.stale_from < self.stale_to || self.has_changed_runs();
+        if with_runs {
+            self.check_values()?;
         }
         if !self.table.lists.is_empty() {
             self.check_lists(self.changed())?;
         }
         let mut stored = 0;
-        for (record, region) in self.table.dense(regions) {
-            if let Some(list) = self.table.list(record.starts) {
-                for (word, changed) in self.changed().words() {
-                    stored += self.store_block(checked, &list, word, changed, region);
-                }
+        let (first, count) = self.table.dense;
+        for index in first..first + count {
+            if let (Some(record), Some(region)) =
+                (self.table.regions.get(index), regions.get_mut(index))
+            {
+                stored += self.store_dense(checked, record, region);
             }
         }
-        if !self.table.runs.is_empty() {
+        if with_runs {
             stored += self.store_runs(checked, regions);
         }
         if !self.table.lists.is_empty() {
             stored += self.store_lists(checked, regions, self.changed());
         }
-        let (from, to) = (self.dirty_from, self.dirty_to);
-        for dirty in self.dirty.get_mut(from..to).unwrap_or_default() {
-            *dirty = 0;
+        for word in self.dirty_from..self.dirty_to {
+            if let Some(dirty) = self.dirty.get_mut(word) {
+                *dirty = 0;
+            }
         }
         (self.dirty_from, self.dirty_to) = (0, 0);
         Ok(stored)
+    }
+
+    /// Whether some that changed have runs.
+    #[inline]
+    fn has_changed_runs(&self) -> bool {
+        let special = self
+            .table
+            .special
+            .get(self.dirty_from..)
+            .unwrap_or_default();
+        let changed = self
+            .dirty
+            .get(self.dirty_from..self.dirty_to)
+            .unwrap_or_default();
+        special
+            .iter()
+            .zip(changed)
+            .any(|(s, changed)| s.bits & changed != 0)
+    }
+
+    /// Checks what changed, and computes what depends on it.
+    #[inline(never)]
+    fn check_values(&mut self) -> Result<(), PatchError> {
+        self.check_changed()?;
+        if self.stale_from < self.stale_to {
+            self.derive_stale()?;
+        }
+        Ok(())
     }
 
     #[cold]
@@ -509,7 +504,39 @@ impl<'m> Patcher<'m> {
         }
     }
 
-    /// The dense sites of changed variables of one word of the maps.
+    /// The dense sites of changed variables in one region.
+    #[inline(never)]
+    fn store_dense(
+        &self,
+        checked: Checked,
+        record: &RegionRecord,
+        region: &mut Region<'_>,
+    ) -> usize {
+        let Some(list) = self.table.list(record.starts) else {
+            return 0;
+        };
+        let mut stored = 0;
+        for (word, changed) in self.changed().words() {
+            if changed == 0 {
+                continue;
+            }
+            let Some(values) = self.values.get(word * 64..) else {
+                break;
+            };
+            if changed == u64::MAX
+                && let (Some(offsets), Some(values)) =
+                    (list.block_of_one_each(word), values.first_chunk())
+            {
+                stores::block(checked, region, offsets, values);
+                stored += 64;
+                continue;
+            }
+            stored += self.store_block(checked, &list, word, changed, values, region);
+        }
+        stored
+    }
+
+    /// The dense sites of changed variables of one word of the maps. `values` start with theirs.
     #[inline]
     fn store_block(
         &self,
@@ -517,46 +544,44 @@ impl<'m> Patcher<'m> {
         list: &Dense<'_>,
         word: usize,
         changed: u64,
+        values: &[u64],
         region: &mut Region<'_>,
     ) -> usize {
-        if changed == 0 {
-            return 0;
-        }
-        let (Some(block), Some(values)) = (list.block(word), self.values.get(word * 64..)) else {
-            return 0;
-        };
-        match block {
-            Block::Each(offsets) => {
-                if changed == u64::MAX
-                    && let (Some(offsets), Some(values)) =
-                        (offsets.first_chunk(), values.first_chunk())
-                {
-                    stores::block(checked, region, offsets, values);
-                    return 64;
-                }
+        match list.block(word) {
+            Some(Block::Each(offsets)) => {
                 let which = changed & low_mask(offsets.len().min(64) as u8);
                 stores::one_each(checked, region, offsets, values, which);
                 which.count_ones() as usize
             }
-            Block::Mask(mask, offsets) => {
+            Some(Block::Mask(mask, offsets)) => {
                 let which = changed & mask;
                 stores::masked(checked, region, offsets, values, mask, which);
                 which.count_ones() as usize
             }
-            Block::Bounds(..) => {
-                let changed = Changed {
-                    first: word,
-                    bits: &[changed],
-                };
-                list.walk(changed, self.values, |offsets, value| {
-                    stores::plain(checked, region, offsets, value);
-                })
+            Some(Block::Bounds(mask, bounds)) => {
+                let (mut left, mut at, mut stored) = (changed & mask, 0, 0);
+                let all = left == mask;
+                while left != 0 {
+                    let var = left.trailing_zeros();
+                    left &= left - 1;
+                    if !all {
+                        at = rank(mask, var);
+                    }
+                    if let Some(&value) = values.get(var as usize) {
+                        let offsets = list.between(bounds, at);
+                        stores::plain(checked, region, offsets, value);
+                        stored += offsets.len();
+                    }
+                    at += 1;
+                }
+                stored
             }
+            None => 0,
         }
     }
 
     /// The runs of changed variables.
-    #[inline]
+    #[inline(never)]
     fn store_runs(&self, checked: Checked, regions: &mut [Region<'_>]) -> usize {
         let mut stored = 0;
         for (word, changed) in self.changed().words() {

@@ -280,7 +280,7 @@ pub struct PatchTable<'t> {
     pub(super) runs: &'t [Run],
     pub(super) words: &'t [u32],
     /// The first region with a dense list, and how many from there to the last one.
-    dense: (usize, usize),
+    pub(super) dense: (usize, usize),
 }
 
 impl<'t> PatchTable<'t> {

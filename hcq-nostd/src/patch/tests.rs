@@ -3,6 +3,7 @@ mod dense;
 mod fresh;
 mod parse;
 mod patcher;
+mod places;
 mod sums;
 
 use super::*;

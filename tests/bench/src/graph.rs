@@ -33,6 +33,8 @@ const INPUT: u64 = 4096;
 pub trait Driver {
     /// The encoder.
     type Encode: Encode;
+    /// What is known of a submission when the graph is there.
+    type Entry: core::fmt::Debug;
     /// Bytes of a ring's entry.
     const ENTRY: usize;
     /// Work-items of a group.
@@ -44,8 +46,10 @@ pub trait Driver {
     fn encode(&self) -> &Self::Encode;
     /// A kernel of two pointers.
     fn program(&self) -> &<Self::Encode as Encode>::Program;
+    /// What a queue's submission puts into the ring, made once.
+    fn entry(run: &Run) -> Self::Entry;
     /// Makes the engine run the words: a packet into the ring, and the doorbell.
-    fn push(ring: &mut Ring<'_>, run: &Run, doorbell: &mut impl FnMut(u64));
+    fn push(ring: &mut Ring<'_>, run: &Run, entry: &Self::Entry, doorbell: &mut impl FnMut(u64));
 }
 
 /// Where a graph is recorded for.
@@ -415,16 +419,17 @@ impl Policy for NoWait {
 
 /// A graph, its device's timeline and ring.
 #[derive(Debug)]
-pub struct Launcher<D> {
+pub struct Launcher<D: Driver> {
     instance: Instance<'static>,
     timeline: [Timeline<'static>; 1],
     slots: [Signal<'static>; 2],
     ring: Ring<'static>,
     doorbell: u64,
+    /// Of the one queue; made by the first launch.
+    entry: Option<D::Entry>,
     /// The argument blocks: where, and how many words.
     arguments: (NonNull<u64>, usize),
     inputs: usize,
-    driver: core::marker::PhantomData<D>,
 }
 
 impl<D: Driver> Launcher<D> {
@@ -439,9 +444,9 @@ impl<D: Driver> Launcher<D> {
             slots,
             ring: Ring::new(ring, D::ENTRY).expect("whole entries"),
             doorbell: 0,
+            entry: None,
             arguments,
             inputs,
-            driver: core::marker::PhantomData,
         };
         // All sites are stored by the first launch; of the second one on only those that changed.
         let [first, _] = this.two_inputs();
@@ -497,11 +502,12 @@ impl<D: Driver> Launcher<D> {
         let entries = [Entry::of(timeline, &submission).expect("no reset in 2^30 launches")];
         let mut launch = idle.patch(&entries).expect("values that fit");
         let stored = launch.stored();
-        let (ring, doorbell) = (&mut self.ring, &mut self.doorbell);
+        let (ring, doorbell, entry) = (&mut self.ring, &mut self.doorbell, &mut self.entry);
         let put = ring.put();
         ring.consumed(put).expect("a device that is always done");
         let pushed: Result<(), ()> = launch.submit(|run, _, _| {
-            D::push(ring, run, &mut |put| {
+            let entry = entry.get_or_insert_with(|| D::entry(run));
+            D::push(ring, run, entry, &mut |put| {
                 // SAFETY: an exclusive reference; volatile, as a doorbell is.
                 unsafe { core::ptr::from_mut(doorbell).write_volatile(put) };
             });

@@ -3,6 +3,7 @@
 use super::super::dense::{Changed, Dense};
 use super::super::stores::Checked;
 use super::super::table::{FEEDS_FORMULA, Run};
+use super::places::Places;
 use super::{PatchError, Patcher};
 use crate::mem::Region;
 use crate::value::{Var, low_mask};
@@ -11,8 +12,8 @@ use crate::value::{Var, low_mask};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Own {
     /// The first variable and how many; none if they are treated as all others are.
-    first: u32,
-    count: u32,
+    pub(super) first: u32,
+    pub(super) count: u32,
     /// Bit per variable of them: changed since it was stored.
     pub(super) dirty: u64,
     /// Their runs.
@@ -60,6 +61,7 @@ impl<'m> Patcher<'m> {
             left &= left - 1;
         }
         self.own = self.find_own(first.0, count).unwrap_or_default();
+        self.places = Places::default();
     }
 
     /// Does what [`set_all`](Self::set_all) does, faster for variables that were [kept](Self::keep_own) and known before.
@@ -90,6 +92,7 @@ impl<'m> Patcher<'m> {
             *kept = value;
         }
         self.own.dirty |= changed << (among & 63);
+        self.places.suffice &= changed == 0;
         Ok(())
     }
 
@@ -175,7 +178,11 @@ impl<'m> Patcher<'m> {
                 };
                 let (first, bits) = self.own_changed();
                 for (word, changed) in (first..).zip(bits) {
-                    stored += self.store_block(checked, &list, word, changed, region);
+                    if let Some(values) = self.values.get(word * 64..)
+                        && changed != 0
+                    {
+                        stored += self.store_block(checked, &list, word, changed, values, region);
+                    }
                 }
             }
         }
@@ -191,6 +198,7 @@ impl<'m> Patcher<'m> {
             );
         }
         self.own.dirty = 0;
+        self.places.clean();
         stored
     }
 }

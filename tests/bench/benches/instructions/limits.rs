@@ -9,24 +9,24 @@ const fn pointers(n: u64) -> u64 {
     12 * n + 200
 }
 
-/// P1, 10 kernels with two pointers each. Counted 817, of which some 70 tell a graph's own variables
-/// from others, which saves a whole graph's launch 400; the goal is `pointers(20)`, 440.
-pub(crate) const LAUNCH_10: u64 = 900;
-/// P1, 1,000 kernels: the goal, 24,200. Counted 5,477 with shared inputs, 16,320 with distinct ones.
+/// P1, 10 kernels with two pointers each. Counted 813; the goal is `pointers(20)`, 440.
+pub(crate) const LAUNCH_10: u64 = 890;
+/// P1, 1,000 kernels: the goal, 24,200. Counted 5,517 with shared inputs, 14,524 with distinct ones.
 pub(crate) const LAUNCH_1000: u64 = pointers(2_000);
-/// P3, nothing changed of inputs that all kernels share: the goal, a twentieth of P1's. Counted 346.
+/// P3, nothing changed of inputs that all kernels share: the goal, a twentieth of P1's. Counted 262.
 pub(crate) const UNCHANGED_SHARED_1000: u64 = LAUNCH_1000 / 20;
-/// P3, nothing changed of 2,000 inputs: they are compared with those of the last launch. Counted 6,261.
-pub(crate) const UNCHANGED_DISTINCT_1000: u64 = 6_850;
+/// P3, nothing changed of 2,000 inputs: they are compared with those of the last launch. Counted 5,289.
+pub(crate) const UNCHANGED_DISTINCT_1000: u64 = 5_810;
 /// P1, a whole graph of 10 kernels: with the wait for its last launch, the timeline's next point, the ring's packet,
-/// doorbell and kickoff. Counted 1,881 to 1,976; the goal is `pointers(20)`, 440.
-pub(crate) const GRAPH_10: u64 = 2_170;
-/// P1, a whole graph of 1,000 kernels: the goal, 24,200. Counted 6,632 with shared inputs, 18,746 with distinct ones.
+/// doorbell and kickoff. Counted 1,270 to 1,330; the goal is `pointers(20)`, 440.
+pub(crate) const GRAPH_10: u64 = 1_460;
+/// P1, a whole graph of 1,000 kernels: the goal, 24,200. Counted 6,012 with shared inputs, 15,387 with distinct ones.
 pub(crate) const GRAPH_1000: u64 = pointers(2_000);
-/// P3, a whole graph of which nothing changed but its point of the timeline. Counted 1,424; the goal is a twentieth of P1's.
-pub(crate) const GRAPH_UNCHANGED_SHARED: u64 = 1_570;
-/// P3, the same with 2,000 inputs that are compared. Counted 7,339.
-pub(crate) const GRAPH_UNCHANGED_DISTINCT: u64 = 8_080;
+/// P3, a whole graph of which nothing changed but its point of the timeline. Counted 674; the goal is 303, a twentieth
+/// of P1's.
+pub(crate) const GRAPH_UNCHANGED_SHARED: u64 = 740;
+/// P3, the same with 2,000 inputs that are compared. Counted 5,680.
+pub(crate) const GRAPH_UNCHANGED_DISTINCT: u64 = 6_240;
 /// P4. Counted 601; the goal is 303, a third of what RADV takes for bind, push and dispatch.
 pub(crate) const RECORD_EXEC: u64 = 660;
 /// P4. Counted 889; the goal is 768, half of what RADV takes with a barrier.
@@ -43,8 +43,8 @@ pub(crate) const AMD_AQL_GROUP: u64 = 768;
 pub(crate) const SUBMIT_1: u64 = 200;
 /// P5: sixteen packets. Counted 240.
 pub(crate) const SUBMIT_16: u64 = 270;
-/// P5: INDIRECT, the timeline's wait and signal, the doorbell. Counted 644.
-pub(crate) const SUBMIT_BOUND: u64 = 710;
+/// P5: INDIRECT, the timeline's wait and signal, the doorbell. Counted 574.
+pub(crate) const SUBMIT_BOUND: u64 = 630;
 /// P5: the same through the library, with the call that wakes the worker, but not what the system
 /// does in it. Counted 864.
 pub(crate) const LIBRARY_BOUND: u64 = 950;
@@ -70,8 +70,8 @@ pub(crate) const NV_EXEC_CHAINED: u64 = 514;
 pub(crate) const NV_GROUP: u64 = 768;
 /// P1, NVIDIA: two pointers and a grid of each of 100 launches. Counted 28,282; with 12 a pointer the goal would be 3,800.
 pub(crate) const NV_PATCH_100: u64 = 29_130;
-/// P5, NVIDIA: an entry, GPPut, the doorbell. Counted 217.
-pub(crate) const NV_SUBMIT: u64 = 238;
+/// P5, NVIDIA: an entry, GPPut, the doorbell. Counted 161.
+pub(crate) const NV_SUBMIT: u64 = 177;
 /// P4, Adreno A630, ir3: a dispatch. Counted 341; the goal is 303.
 pub(crate) const QCOM_EXEC: u64 = 375;
 /// P4, Adreno: with a wait, a barrier and a signal. Counted 645; the goal is 768.

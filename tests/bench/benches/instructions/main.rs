@@ -97,7 +97,7 @@ fn launch(graph: &'static mut Graph) -> usize {
     black_box(graph.launch.launch(black_box(&graph.inputs)))
 }
 
-struct OfInputs<D> {
+struct OfInputs<D: Driver> {
     launcher: Launcher<D>,
     inputs: Vec<u64>,
 }

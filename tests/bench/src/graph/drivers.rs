@@ -1,9 +1,9 @@
 //! The CPU's and AMD's encoders as a graph's.
 
 use hcq_amd::pm4::{self, Pm4Compute, submit};
-use hcq_cpu::PACKET_BYTES;
 use hcq_cpu::program::Program;
 use hcq_cpu::queue::Compute;
+use hcq_cpu::{PACKET_BYTES, PACKET_WORDS};
 use hcq_nostd::args::Arg;
 use hcq_nostd::graph::{self, Beside, Command, Encode, QueueAt, QueueMemory, Run};
 use hcq_nostd::patch::PatchList;
@@ -60,6 +60,7 @@ impl Encode for CpuEncode {
 
 impl Driver for Cpu {
     type Encode = CpuEncode;
+    type Entry = [u32; PACKET_WORDS];
     const ENTRY: usize = PACKET_BYTES;
     const LOCAL: u64 = 1;
     const PLACES: &'static [At] = &[At::Known, At::Anywhere];
@@ -72,15 +73,17 @@ impl Driver for Cpu {
         &self.1
     }
 
-    #[inline]
-    fn push(ring: &mut Ring<'_>, run: &Run, doorbell: &mut impl FnMut(u64)) {
-        let mut words = [0u32; PACKET_BYTES / 4];
+    fn entry(run: &Run) -> Self::Entry {
+        let mut words = [0u32; PACKET_WORDS];
         let mut q = Compute::new(&mut words, PatchList::none());
-        q.indirect(run.address.into(), run.words / 16)
+        q.indirect(run.address.into(), run.words / PACKET_WORDS as u32)
             .expect("room for one packet");
-        let mut hole = ring.reserve(1).expect("an empty ring");
-        hole.fill(0, &words).expect("one packet");
-        hole.publish(doorbell);
+        words
+    }
+
+    #[inline]
+    fn push(ring: &mut Ring<'_>, _: &Run, entry: &Self::Entry, doorbell: &mut impl FnMut(u64)) {
+        ring.push(1, entry, doorbell).expect("an empty ring");
     }
 }
 
@@ -131,6 +134,7 @@ impl Encode for Pm4Encode {
 
 impl Driver for Pm4 {
     type Encode = Pm4Encode;
+    type Entry = ();
     const ENTRY: usize = 4;
     const LOCAL: u64 = 64;
     // Its packets take addresses of argument blocks that are known.
@@ -144,8 +148,10 @@ impl Driver for Pm4 {
         &self.1
     }
 
+    fn entry(_: &Run) -> Self::Entry {}
+
     #[inline]
-    fn push(ring: &mut Ring<'_>, run: &Run, doorbell: &mut impl FnMut(u64)) {
+    fn push(ring: &mut Ring<'_>, run: &Run, (): &(), doorbell: &mut impl FnMut(u64)) {
         submit::submit_bound(ring, run.address, run.words as usize, doorbell)
             .expect("an empty ring");
     }
