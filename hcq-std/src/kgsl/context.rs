@@ -137,23 +137,22 @@ impl Timestamps {
 }
 
 impl Ring for Timestamps {
-    type List = Box<[kgsl::kgsl_command_object]>;
+    type List = Vec<kgsl::kgsl_command_object>;
     /// The kernel's queue of a context has 50 places (`_context_drawqueue_size`), and a call that finds none free sleeps.
     const MOST: usize = 48;
 
-    fn list(&self, pieces: &[Piece]) -> Self::List {
-        pieces
-            .iter()
-            .map(|piece| kgsl::kgsl_command_object {
-                gpuaddr: piece.address,
-                size: piece.words as u64 * 4,
-                flags: CmdFlags::CMDLIST_IB,
-                ..Default::default()
-            })
-            .collect()
+    fn list(&self, pieces: &[Piece], list: &mut Self::List) {
+        let objects = pieces.iter().map(|piece| kgsl::kgsl_command_object {
+            gpuaddr: piece.address,
+            size: piece.words as u64 * 4,
+            flags: CmdFlags::CMDLIST_IB,
+            ..Default::default()
+        });
+        list.clear();
+        list.extend(objects);
     }
 
-    fn give(&self, last: u64, list: &Self::List) -> Result<u64, Errno> {
+    fn give(&self, last: u64, list: &mut Self::List) -> Result<u64, Errno> {
         let mut argument = kgsl::kgsl_gpu_command {
             flags: self.flags,
             cmdlist: list.as_ptr().expose_provenance() as u64,

@@ -299,6 +299,34 @@ fn others_faults_are_none() {
     }
 }
 
+/// Hosts wait on memory, so that the kernel may be done with all that it is known to have.
+#[test]
+fn a_kernel_is_asked_before_a_thread_waits_for_it() {
+    let submitted = |failure: Option<Errno>| {
+        let fake = Fake::new();
+        let device = open(&fake);
+        let block = device.allocate(4096, Caching::Gathered).expect("memory");
+        let context = device.context(false).expect("a context");
+        let piece = fill(&*block, &[IDLE]);
+        for n in 1..=48 {
+            assert_eq!(context.submit(&[piece]), Ok(n));
+        }
+        if let Some(errno) = failure {
+            fake.state().calls.fail_next(1, errno);
+        }
+        let results: Vec<_> = (49..200).map(|_| context.submit(&[piece])).collect();
+        let waits = !format!("{context:?}").contains("feeder: Mutex { data: None");
+        (results, waits, fake.state().submitted.len())
+    };
+    let all: Vec<_> = (49..200).map(Ok).collect();
+    assert_eq!(submitted(None), (all.clone(), false, 199));
+    // What cannot be asked now can be asked later.
+    let (results, waits, _) = submitted(Some(Errno::NOMEM));
+    assert_eq!((results, waits), (all.clone(), true));
+    let lost = submitted(Some(Errno(libc::EDEADLK)));
+    assert_eq!(lost, (vec![Err(Refusal::Fault); all.len()], false, 48));
+}
+
 #[test]
 fn a_refused_submission_changes_nothing() {
     let fake = Fake::new();

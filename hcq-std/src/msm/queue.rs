@@ -128,24 +128,35 @@ impl Fences {
     }
 }
 
+/// Words of a submission, and the same as the kernel takes them: where objects are in its list is known at the call only.
+#[derive(Debug, Default)]
+pub(super) struct Submission {
+    pieces: Vec<Piece>,
+    commands: Vec<msm::drm_msm_gem_submit_cmd>,
+}
+
 impl Ring for Fences {
-    type List = Box<[Piece]>;
+    type List = Submission;
     /// After one that hung each of the others has to hang as well, for as long.
     const MOST: usize = 8;
 
-    fn list(&self, pieces: &[Piece]) -> Self::List {
-        pieces.into()
+    fn list(&self, pieces: &[Piece], list: &mut Self::List) {
+        list.pieces.clear();
+        list.pieces.extend_from_slice(pieces);
     }
 
-    fn give(&self, last: u64, list: &Self::List) -> Result<u64, Errno> {
-        if list.len() > MOST_PIECES {
+    fn give(&self, last: u64, list: &mut Self::List) -> Result<u64, Errno> {
+        let Submission { pieces, commands } = list;
+        if pieces.len() > MOST_PIECES {
             return Err(Errno(libc::E2BIG));
         }
         // Held over the call: no object goes, and none comes that a piece could be in.
         let table = self.node.table();
         let bos = table.submitted();
-        let commands: Option<Vec<_>> = list.iter().map(|piece| table.command(piece)).collect();
-        let commands = commands.ok_or(Errno::FAULT)?;
+        commands.clear();
+        for piece in pieces {
+            commands.push(table.command(piece).ok_or(Errno::FAULT)?);
+        }
         let count = |len: usize| u32::try_from(len).map_err(|_| Errno::NOMEM);
         let mut argument = msm::drm_msm_gem_submit {
             flags: SubmitFlags::NO_IMPLICIT.gpu(),

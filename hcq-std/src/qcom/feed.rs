@@ -21,14 +21,14 @@ const FEED_NAP: Duration = Duration::from_millis(20);
 /// A kernel's queue. It tells submissions apart by marks, numbers that go up.
 pub(crate) trait Ring: fmt::Debug + Send + Sync + 'static {
     /// A submission as the kernel takes it.
-    type List: fmt::Debug + Send;
+    type List: fmt::Debug + Default + Send;
     /// Submissions that the kernel is given at once.
     const MOST: usize;
 
-    /// What a submission of these words is.
-    fn list(&self, pieces: &[Piece]) -> Self::List;
+    /// Makes a list a submission of these words, whatever it was before.
+    fn list(&self, pieces: &[Piece], list: &mut Self::List);
     /// Hands a submission to the kernel, after one with the mark `last`. Its mark.
-    fn give(&self, last: u64, list: &Self::List) -> Result<u64, Errno>;
+    fn give(&self, last: u64, list: &mut Self::List) -> Result<u64, Errno>;
     /// How far the kernel is, at least `known`, looking at these marks. It does not sleep.
     fn done(&self, known: u64, queued: &VecDeque<u64>) -> Result<u64, Errno>;
     /// Sleeps until the kernel has come to a mark; `ETIMEDOUT` if it has not in that time.
@@ -56,6 +56,8 @@ struct Counts<L> {
     queued: VecDeque<u64>,
     /// Submissions that the kernel has no room for yet.
     waiting: VecDeque<L>,
+    /// A list that is not in use: the next submission takes its memory.
+    spare: L,
     /// Whether a thread sees to them.
     is_fed: bool,
 }
@@ -85,8 +87,9 @@ impl<R: Ring> Feed<R> {
             retired: 0,
             given: first,
             done: first,
-            queued: VecDeque::new(),
+            queued: VecDeque::with_capacity(R::MOST),
             waiting: VecDeque::new(),
+            spare: R::List::default(),
             is_fed: false,
         };
         Self {
@@ -141,7 +144,7 @@ impl<R: Ring> Lane<R> {
     }
 
     /// Hands a list to the kernel.
-    fn give(&self, counts: &mut Counts<R::List>, list: &R::List) -> Result<(), Errno> {
+    fn give(&self, counts: &mut Counts<R::List>, list: &mut R::List) -> Result<(), Errno> {
         let given = self.ring.give(counts.given, list)?;
         if given <= counts.given {
             // The kernel's count does not go on: nothing that is waited for would mean anything.
@@ -169,11 +172,11 @@ impl<R: Ring> Lane<R> {
 
     fn feed(&self, mut counts: MutexGuard<'_, Counts<R::List>>) {
         while counts.queued.len() < R::MOST && !self.is_over() {
-            let Some(list) = counts.waiting.pop_front() else {
+            let Some(mut list) = counts.waiting.pop_front() else {
                 return;
             };
-            match self.give(&mut counts, &list) {
-                Ok(()) => {}
+            match self.give(&mut counts, &mut list) {
+                Ok(()) => counts.spare = list,
                 // Later, perhaps.
                 Err(Errno::NOMEM | Errno(libc::EAGAIN)) => {
                     counts.waiting.push_front(list);
@@ -239,11 +242,27 @@ impl<R: Ring> Context for Feed<R> {
         if lane.is_over() {
             return Err(Refusal::Fault);
         }
-        let list = lane.ring.list(pieces);
         // Held over the call: marks are in the order of submissions.
         let mut counts = lock(&lane.counts);
+        if counts.waiting.is_empty() && counts.queued.len() >= R::MOST {
+            // Whoever waits looks at memory: the kernel may have been done for long, and nobody has asked it.
+            match lane.ring.done(counts.done, &counts.queued) {
+                Ok(mark) => Lane::<R>::reached(&mut counts, mark),
+                Err(errno) => {
+                    drop(counts);
+                    if lane.judge(errno).is_some() {
+                        return Err(Refusal::Fault);
+                    }
+                    counts = lock(&lane.counts);
+                }
+            }
+        }
+        let mut list = std::mem::take(&mut counts.spare);
+        lane.ring.list(pieces, &mut list);
         if counts.waiting.is_empty() && counts.queued.len() < R::MOST {
-            match lane.give(&mut counts, &list) {
+            let given = lane.give(&mut counts, &mut list);
+            counts.spare = list;
+            match given {
                 Ok(()) => {
                     counts.submitted = counts.submitted.saturating_add(1);
                     return Ok(counts.submitted);

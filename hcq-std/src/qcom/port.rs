@@ -16,6 +16,8 @@ use crate::backend::{Body, Piece, Port, PushError, QueueId, QueueKind};
 
 /// Words start at cache lines of the command processor.
 const ALIGN: u64 = 64;
+/// Submissions that there is room for at first: more than a kernel is given without asking it what is done.
+const IN_FLIGHT: usize = 64;
 /// How long a GPU that slept may take to do something: it is powered up, and its firmware is loaded.
 pub(super) const WAKE_UP: Duration = Duration::from_secs(2);
 
@@ -50,7 +52,7 @@ impl Arena {
             region,
             put: 0,
             get: 0,
-            in_flight: VecDeque::new(),
+            in_flight: VecDeque::with_capacity(IN_FLIGHT),
             _block: block,
         }
     }
@@ -101,6 +103,8 @@ pub(super) struct QcomPort {
     words: PortWords,
     places: Places,
     copies: CopyRings,
+    /// The pieces of a submission while it is made.
+    list: Vec<Piece>,
 }
 
 impl QcomPort {
@@ -118,6 +122,7 @@ impl QcomPort {
             words,
             places,
             copies,
+            list: Vec::new(),
         }
     }
 
@@ -153,6 +158,10 @@ impl QcomPort {
         let before = self.words.before.len() + words.len();
         let behind = end.len() + self.words.after.len();
         let count = before + behind;
+        if self.arena.in_flight.len() == self.arena.in_flight.capacity() {
+            // What is done as far as that is known makes room in the list, before it grows.
+            self.arena.retire(self.context.known());
+        }
         let (start, finish) = self.reserve(count)?;
         let whole = self.arena.bytes();
         let at = usize::try_from(start.checked_rem(whole).unwrap_or(0));
@@ -171,7 +180,8 @@ impl QcomPort {
             CommandObject::new(address, words).map_err(|_| PushError::TooLarge)?;
             Ok(Piece { address, words })
         };
-        let mut list = Vec::with_capacity(pieces.len() + 2);
+        let list = &mut self.list;
+        list.clear();
         if pieces.is_empty() {
             list.push(piece(address, count)?);
         } else {
@@ -189,7 +199,7 @@ impl QcomPort {
         flushed.map_err(|errno| PushError::Refused(calls.flush, errno))?;
         // ORDER: words are in memory before the driver hands them to the GPU, also those of write-combined memory.
         publish_fence();
-        match self.context.submit(&list) {
+        match self.context.submit(list) {
             Ok(number) => {
                 self.arena.put = finish;
                 self.arena.in_flight.push_back((number, finish));
