@@ -491,13 +491,15 @@ fn fill(
         *t.formulas.get_mut(s.formula as usize)? = formula;
         at = dense::fill(chunk, header.vars, Unit::One, t.words, at)?;
     }
-    let mut before: Option<ListRecord> = None;
+    let mut checked: Option<(ListRecord, Dense<'_>)> = None;
     for record in t.lists.iter_mut() {
-        let list = |r: &ListRecord| Dense::new(t.words, r.starts, header.vars);
-        if let Some(before) = before.filter(|b| b.formula == record.formula) {
-            record.covered = u16::from(list(record)?.is_within(&list(&before)?));
+        let list = Dense::new(t.words, record.starts, header.vars)?;
+        let by = checked.as_ref().map(|(r, l)| (r, l));
+        if by.is_some_and(|by| ListRecord::covers(by, (record, &list))) {
+            record.covered = 1;
+        } else {
+            checked = Some((*record, list));
         }
-        before = Some(*record);
     }
 
     // Runs: sites of one variable, formula and region.

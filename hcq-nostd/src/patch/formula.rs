@@ -336,16 +336,18 @@ impl Site {
         (RegionId(self.region), self.offset)
     }
 
-    /// All but place and variable, for grouping.
-    pub(super) fn key(&self) -> ([u64; 5], [u8; 8]) {
+    /// All but place and variable, for grouping. Those that take the fewest values come first, mostly: what is in their
+    /// range is in others', too.
+    pub(super) fn key(&self) -> ([u64; 6], [u8; 8]) {
+        let most = self.most.min(low_mask(self.bits));
         (
-            [self.scale, self.add, self.mask, self.base, self.most],
+            [!self.scale, most, self.most, self.add, self.mask, self.base],
             [
+                self.bits,
                 self.store,
                 self.swap,
                 self.shr,
                 self.shl,
-                self.bits,
                 self.align_log2,
                 self.least,
                 self.signed,

@@ -211,6 +211,15 @@ impl Range {
         *self == Self::ALL
     }
 
+    /// Whether the other range has all that this one has.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        let last = self
+            .least
+            .wrapping_add(self.count.wrapping_sub(1) << (self.align & 63));
+        let ends = other.has(self.least) && other.has(last) && self.align >= other.align;
+        self.count == 0 || ends || other.is_all()
+    }
+
     /// Whether it has a value. The last one of all is an exception: it has to be checked, and fits.
     #[inline(always)]
     pub(super) fn has(&self, value: u64) -> bool {
@@ -254,6 +263,19 @@ mod tests {
             scale,
             add,
         }
+    }
+
+    #[test]
+    fn ranges_are_within_wider_ones() {
+        let range = |scale, fit| record(of(scale, 0), fit).range();
+        let (narrow, wide) = (range(64, Fit::count(32)), range(1, Fit::count(32)));
+        assert!(narrow.is_within(&wide) && !wide.is_within(&narrow));
+        assert!(wide.is_within(&wide) && wide.is_within(&Range::ALL));
+        assert!(Range::NONE.is_within(&wide) && !wide.is_within(&Range::NONE));
+        let aligned = range(1, Fit::aligned(32, 4));
+        assert!(aligned.is_within(&range(1, Fit::bits(32))));
+        assert!(!aligned.is_within(&wide), "zero is not");
+        assert!(!range(1, Fit::bits(32)).is_within(&aligned));
     }
 
     #[test]
@@ -316,16 +338,21 @@ mod tests {
             signed: bool,
             base in prop_oneof![0u64..300, any::<u64>()],
             shift in 0u32..64,
+            (other_scale, other_bits, other_align, other_least) in (1u64..9, 0u8..70, 0u8..8, 0u8..9),
         ) {
             let fit = Fit { bits, align_log2, least, most, signed };
             let record = record(of(scale, add), fit);
             let range = record.range();
+            let other = Fit { least: other_least, ..Fit::aligned(other_bits, other_align) };
+            let other = self::record(of(other_scale, 0), other).range();
             let first = range.least;
             let last = first.wrapping_add(range.count.wrapping_sub(1) << range.align);
             let near = [first, last].into_iter().flat_map(|x| [x, x.wrapping_sub(1), x.wrapping_add(1)]);
             for x in near.chain([base >> shift, base << shift]) {
                 let fits = record.check(x).is_ok();
                 prop_assert!(fits || !range.has(x) && !range.is_all(), "{x:#x}");
+                let within = range.is_within(&other);
+                prop_assert!(!within || !range.has(x) || other.has(x) || other.is_all(), "{x:#x}");
             }
         }
     }

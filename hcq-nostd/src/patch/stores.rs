@@ -5,6 +5,7 @@
     reason = "stores through offsets that the table's constructor checked"
 )]
 
+use super::dense::rank;
 use super::formula::Store;
 use super::patcher::PatchError;
 use super::table::PatchTable;
@@ -78,20 +79,30 @@ pub(super) fn masked(
     which: u64,
 ) {
     let mut left = which;
-    let all = which == mask;
-    let mut in_order = offsets.iter();
-    while left != 0 {
-        let i = left.trailing_zeros() as usize;
-        let below = left & left.wrapping_neg();
-        left &= left - 1;
-        let offset = match all {
-            true => in_order.next(),
-            false => offsets.get((mask & (below - 1)).count_ones() as usize),
-        };
-        if let (Some(offset), Some(&value)) = (offset, values.get(i)) {
+    let mut next = |offset: Option<&u32>| {
+        let i = left.trailing_zeros();
+        left &= left.wrapping_sub(1);
+        if let (Some(offset), Some(&value)) = (offset, values.get(i as usize)) {
             // SAFETY: as for `block`.
             unsafe { scatter::plain(region, core::slice::from_ref(offset), value) };
         }
+    };
+    if which == mask {
+        // Four at a time: the compiler does not unroll volatile stores by itself.
+        let (fours, rest) = offsets.as_chunks();
+        for [a, b, c, d] in fours {
+            next(Some(a));
+            next(Some(b));
+            next(Some(c));
+            next(Some(d));
+        }
+        rest.iter().for_each(|offset| next(Some(offset)));
+        return;
+    }
+    let mut which = which;
+    while which != 0 {
+        next(offsets.get(rank(mask, which.trailing_zeros())));
+        which &= which - 1;
     }
 }
 

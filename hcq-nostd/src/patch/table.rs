@@ -135,13 +135,24 @@ impl RegionRecord {
 pub(super) struct ListRecord {
     pub(super) formula: u32,
     pub(super) region: u16,
-    /// 1 if the list before has the same formula and all variables of this one: once it is checked, so is this one.
+    /// 1 if the last list before that is not covered [covers](Self::covers) this one.
     pub(super) covered: u16,
     /// Index of the dense list in the words.
     pub(super) starts: u32,
     pub(super) reserved: u32,
     /// The formula's range.
     pub(super) range: Range,
+}
+
+impl ListRecord {
+    /// Whether another list needs no check of its own: this one has all variables of that one, and of each all values in its
+    /// range fit both formulas. Dense lists with their records.
+    pub(super) fn covers(
+        (mine, my_list): (&Self, &Dense<'_>),
+        (other, list): (&Self, &Dense<'_>),
+    ) -> bool {
+        mine.range.is_within(&other.range) && list.is_within(my_list)
+    }
 }
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -392,26 +403,29 @@ impl<'t> PatchTable<'t> {
 
     /// Lists of formulas whose words start at word `at`. Returns their end.
     fn check_lists(&self, mut at: usize) -> Result<usize, TableError> {
-        let mut before: Option<(&ListRecord, Dense<'_>)> = None;
+        let mut last = None;
+        let mut checked: Option<(&ListRecord, Dense<'_>)> = None;
         for (index, record) in (0u32..).zip(self.lists) {
             let bad = TableError::List { index };
-            let place = |r: &ListRecord| (r.formula, r.region);
-            let in_order = before.is_none_or(|b| place(b.0) <= place(record));
+            let place = Some((record.formula, record.region));
             let region = self.regions.get(usize::from(record.region)).ok_or(bad)?;
             let formula = self.formulas.get(record.formula as usize).ok_or(bad)?;
             let store = formula.formula(0).ok_or(bad)?.store;
             let list = self.list(record.starts).ok_or(bad)?;
-            if !in_order || record.starts as usize != at || record.range != formula.range() {
+            if place < last || record.starts as usize != at || record.range != formula.range() {
                 return Err(bad);
             }
+            last = place;
             let end = list.check(at, |o| region.takes(o, store));
             at = end.ok_or(bad)?;
-            let covers =
-                |b: (&ListRecord, Dense<'_>)| b.0.formula == record.formula && list.is_within(&b.1);
-            if record.covered != 0 && !before.is_some_and(covers) {
+            if record.covered == 0 {
+                checked = Some((record, list));
+                continue;
+            }
+            let by = checked.as_ref().map(|(r, l)| (*r, l)).ok_or(bad)?;
+            if !ListRecord::covers(by, (record, &list)) {
                 return Err(bad);
             }
-            before = Some((record, list));
         }
         Ok(at)
     }

@@ -23,20 +23,19 @@ impl<'m> Patcher<'m> {
 
     /// Whether the fields of all sites in lists of formulas can take the values of the changed variables.
     pub(super) fn check_lists(&self, changed: Changed<'_>) -> Result<(), PatchError> {
-        for (record, formula, list) in self.lists() {
-            // One formula's variables are often the same in two regions.
+        for (record, _, list) in self.lists() {
             if record.covered == 0 && !record.range.is_all() {
-                self.check_list(formula, record.range, list, changed)?;
+                self.check_list(record.range, list, changed)?;
             }
         }
         Ok(())
     }
 
-    /// Whether the fields of a list can take the values of the changed variables. Apart, so that the loop has all registers.
+    /// Whether the fields of a list, and of those that it covers, can take the values of the changed variables. Apart, so that
+    /// the loop has all registers.
     #[inline(never)]
     fn check_list(
         &self,
-        formula: &FormulaRecord,
         range: Range,
         list: Dense<'_>,
         changed: Changed<'_>,
@@ -47,10 +46,29 @@ impl<'m> Patcher<'m> {
             while left != 0 {
                 let value = values.get(left.trailing_zeros() as usize);
                 if !value.is_some_and(|&value| range.has(value)) {
-                    check_closely(formula, values, word, left)?;
+                    self.check_closely(word, left)?;
                     break;
                 }
                 left &= left - 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the fields of all lists can take the values of some variables of one word of the maps.
+    #[cold]
+    fn check_closely(&self, word: usize, which: u64) -> Result<(), PatchError> {
+        for (_, formula, list) in self.lists() {
+            let mut left = which & list.block(word).map_or(0, |b| b.mask());
+            while left != 0 {
+                let var = var_at(word, left);
+                left &= left - 1;
+                let value = self.values.get(var as usize).copied().unwrap_or(0);
+                let misfit = |misfit| PatchError::Misfit {
+                    var: Var(var),
+                    misfit,
+                };
+                formula.check(value).map_err(misfit)?;
             }
         }
         Ok(())
@@ -89,22 +107,4 @@ impl<'m> Patcher<'m> {
         }
         stored
     }
-}
-
-/// Whether the fields of a formula can take the values of these variables, from the first one that may not fit on.
-#[cold]
-fn check_closely(
-    formula: &FormulaRecord,
-    values: &[u64],
-    word: usize,
-    mut left: u64,
-) -> Result<(), PatchError> {
-    while left != 0 {
-        let var = Var(var_at(word, left));
-        let value = values.get(left.trailing_zeros() as usize);
-        let fits = formula.check(value.copied().unwrap_or(0));
-        fits.map_err(|misfit| PatchError::Misfit { var, misfit })?;
-        left &= left - 1;
-    }
-    Ok(())
 }

@@ -267,21 +267,28 @@ fn lists_of_formulas_that_are_none_are_refused() {
         "the words of another"
     );
     assert_eq!(refuse(at + 8, u32::MAX), bad(0), "words behind the table");
-    // The second list's variables are the third one's, too: what is checked once counts for both, and for no other.
+    // The fourth list's variables are the fifth one's, too: what is checked once counts for both, and for no other.
     let covered: Vec<u16> = sound.lists.iter().map(|l| l.covered).collect();
-    assert_eq!(covered, [0, 0, 1, 0, 0]);
-    assert_eq!(refuse(at + 6, 1), bad(0), "the first one");
-    assert_eq!(refuse(at + 40 + 4, 1 << 16), bad(1), "another formula's");
-    assert_eq!(refuse(at + 80 + 4, 1), Ok(()), "it may be checked again");
+    assert_eq!(covered, [0, 0, 0, 0, 1]);
+    let regions: Vec<u16> = sound.lists.iter().map(|l| l.region).collect();
+    assert_eq!(regions, [1, 1, 0, 0, 1]);
+    assert_eq!(refuse(at + 4, 0x1_0001), bad(0), "by none");
+    assert_eq!(refuse(at + 40 + 4, 0x1_0001), bad(1), "by a wider one");
+    assert_eq!(
+        refuse(at + 120 + 4, 0x1_0000),
+        bad(3),
+        "by other variables'"
+    );
+    assert_eq!(refuse(at + 160 + 4, 1), Ok(()), "it may be checked again");
     for n in 0..5 {
         for part in [16, 24, 32] {
             assert_eq!(refuse(at + n * 40 + part, 77), bad(n as u32), "a range");
         }
     }
-    // The last offset of the first list, of 16-bit words, made one that is misaligned, or outside.
-    let offset = words_at + 4 * (starts[1] as usize - 1);
-    assert_eq!(refuse(offset, 313), bad(0), "misaligned");
-    assert_eq!(refuse(offset, 316), bad(0), "outside");
+    // The last offset of the second list, of 16-bit words, made one that is misaligned, or outside.
+    let offset = words_at + 4 * (starts[2] as usize - 1);
+    assert_eq!(refuse(offset, 313), bad(1), "misaligned");
+    assert_eq!(refuse(offset, 316), bad(1), "outside");
     assert_eq!(refuse(offset, 312), Ok(()));
     let sites = table(&words).sites();
     assert_eq!(sites, 30 + 1 + 30 + 30 + 30, "limits are no sites");

@@ -111,7 +111,7 @@ fn a_misfit_stores_nothing_and_passes_once_it_is_put_right() {
             0x10000,
             Misfit::TooLarge {
                 value: 0x10000,
-                bits: 16,
+                bits: 8,
             },
         ),
         (
@@ -492,4 +492,44 @@ fn a_limit_is_checked_and_stores_nothing() {
     patcher.set(y, 1).unwrap();
     assert_eq!(patcher.apply(&mut regions), Ok(1));
     assert_eq!(memory, [0x600, 0]);
+}
+
+/// What one list's check leaves to another one is checked all the same.
+#[test]
+fn a_value_that_one_formula_takes_and_another_does_not_is_refused() {
+    let mut room = Room::new(64);
+    let mut list = room.list();
+    let vars: Vec<Var> = (0..10).map(|_| list.var().expect("room")).collect();
+    for (i, &var) in (0..).zip(&vars) {
+        list.site(R0, i * 8, &Formula::low(var, Fit::signed(8)));
+        list.site(R0, i * 8 + 4, &Formula::low(var, Fit::bits(16)));
+        list.require(var.into(), Fit::at_most(u64::MAX >> 1))
+            .expect("a variable");
+    }
+    let bytes = built(&mut list, &[80]).expect("complete");
+    let covered = table(&bytes).lists.iter().map(|l| l.covered);
+    assert_eq!(covered.sum::<u16>(), 2, "by the one of the fewest values");
+    let mut state = vec![0; table(&bytes).state_words()];
+    let mut p = Patcher::new(table(&bytes), &mut state).expect("room");
+    let mut memory = [0u64; 10];
+    p.set_all(vars[0], &[3; 10]).expect("inputs");
+    assert_eq!(apply(&mut p, &mut memory), Ok(20));
+    for (bad, bits) in [(u64::MAX, 16), (u64::MAX - 200, 8), (256, 8)] {
+        p.set(vars[7], bad).expect("an input");
+        let misfit = Misfit::TooLarge { value: bad, bits };
+        let refused = Err(PatchError::Misfit {
+            var: vars[7],
+            misfit,
+        });
+        let seen = apply(&mut p, &mut memory);
+        if bad == u64::MAX {
+            assert!(matches!(seen, Err(PatchError::Misfit { .. })), "{seen:?}");
+        } else {
+            assert_eq!(seen, refused);
+        }
+        assert_eq!(memory, [0x3_0000_0003; 10]);
+    }
+    p.set(vars[7], 255).expect("an input");
+    assert_eq!(apply(&mut p, &mut memory), Ok(2));
+    assert_eq!(memory[7], 0xff_0000_00ff);
 }

@@ -68,15 +68,17 @@ pub(crate) const NV_EXEC: u64 = 530;
 pub(crate) const NV_EXEC_CHAINED: u64 = 514;
 /// P4, NVIDIA: with a wait, a barrier and a signal: the goal, half of RADV's 1,536. Counted 761.
 pub(crate) const NV_GROUP: u64 = 768;
-/// P1, NVIDIA: two pointers and a grid of each of 100 launches. Counted 28,282; with 12 a pointer the goal would be 3,800.
-pub(crate) const NV_PATCH_100: u64 = 29_130;
+/// P1, NVIDIA: two pointers and a grid of each of 100 launches. Counted 8,885, of which some 1,000 compare, 1,200 check, and
+/// nine or ten are a store; with 12 a pointer the goal would be 3,800.
+pub(crate) const NV_PATCH_100: u64 = 9_150;
 /// P5, NVIDIA: an entry, GPPut, the doorbell. Counted 161.
 pub(crate) const NV_SUBMIT: u64 = 177;
 /// P4, Adreno A630, ir3: a dispatch. Counted 341; the goal is 303.
 pub(crate) const QCOM_EXEC: u64 = 375;
 /// P4, Adreno: with a wait, a barrier and a signal. Counted 645; the goal is 768.
 pub(crate) const QCOM_GROUP: u64 = 710;
-/// P1, Adreno: two pointers and a grid of each of 100 dispatches. Counted 38,169; with 12 a pointer the goal would be 3,800.
-pub(crate) const QCOM_PATCH_100: u64 = 41_990;
+/// P1, Adreno: two pointers and a grid of each of 100 dispatches. Counted 10,630, of which some 1,000 compare, 1,200 check, and
+/// nine to thirteen are a store; with 12 a pointer the goal would be 3,800.
+pub(crate) const QCOM_PATCH_100: u64 = 11_000;
 /// P5, Adreno: a bound queue up to the call of the kernel driver. Counted 620.
 pub(crate) const QCOM_SUBMIT: u64 = 682;
