@@ -177,8 +177,9 @@ impl core::error::Error for TimelineError {}
 pub struct Timeline<'m> {
     slots: [Signal<'m>; 2],
     span_log2: u32,
-    /// The last point submitted.
+    /// The last point submitted, and how it shows.
     latest: u64,
+    newest: SlotValue,
     /// A point known to be complete, and so all before it.
     completed: u64,
     readers: u64,
@@ -210,6 +211,7 @@ impl<'m> Timeline<'m> {
             slots,
             span_log2,
             latest: 0,
+            newest: SlotValue { slot: 0, value: 0 },
             completed: 0,
             readers: 0,
             readers_before: 0,
@@ -238,6 +240,20 @@ impl<'m> Timeline<'m> {
         SlotValue {
             slot: (epoch & 1) as usize,
             value: (point.saturating_sub(1) & (self.span() - 1)) + 1,
+        }
+    }
+
+    /// How the point after the last one will show.
+    #[inline]
+    const fn after_newest(&self) -> SlotValue {
+        let SlotValue { slot, value } = self.newest;
+        if value < self.span() {
+            let value = value + 1;
+            return SlotValue { slot, value };
+        }
+        SlotValue {
+            slot: 1 - slot,
+            value: 1,
         }
     }
 
@@ -286,38 +302,35 @@ impl<'m> Timeline<'m> {
         if self.completed == self.latest {
             return Ok(Point(self.completed));
         }
+        // Everything is, mostly.
+        let seen = self.slot(self.newest.slot).value();
+        if seen == self.newest.value {
+            self.completed = self.latest;
+            return Ok(Point(self.completed));
+        }
+        self.completed_of(seen)
+    }
+
+    /// The same for what is `seen` in the slot of the newest epoch.
+    #[inline(never)]
+    fn completed_of(&mut self, seen: u64) -> Result<Point, TimelineError> {
         // At most a quarter of a span is in flight, so the newest complete point is in the newest epoch or the one
         // before. The newest epoch's slot was set back before a point that is known to be complete, and the other one is
         // not set back while a point of its epoch is not known to be complete.
         let newest = self.epoch(self.latest);
-        let before = newest << self.span_log2;
-        let seen = self.slot((newest & 1) as usize).value();
-        if seen == 0 || seen > self.latest - before {
-            return self.completed_before(newest, seen);
+        let oldest = self.epoch(self.completed + 1);
+        let (mut epoch, mut seen) = (newest, seen);
+        if seen == 0 && newest > oldest {
+            epoch = newest - 1;
+            seen = self.slot((epoch & 1) as usize).value();
         }
-        self.completed = self.completed.max(before + seen);
-        Ok(Point(self.completed))
-    }
-
-    /// The same for what is `seen` in the newest epoch and says of no point in it that it is complete.
-    #[cold]
-    fn completed_before(&mut self, newest: u64, seen: u64) -> Result<Point, TimelineError> {
         if seen != 0 {
-            let slot = (newest & 1) as usize;
-            return Err(TimelineError::Impossible { slot, seen });
-        }
-        if let Some(epoch) = newest.checked_sub(1)
-            && epoch >= self.epoch(self.completed + 1)
-        {
             let slot = (epoch & 1) as usize;
-            let seen = self.slot(slot).value();
-            if seen > self.span() {
+            let point = (epoch << self.span_log2).saturating_add(seen);
+            if seen > self.span() || point > self.latest {
                 return Err(TimelineError::Impossible { slot, seen });
             }
-            if seen != 0 {
-                let point = (epoch << self.span_log2).saturating_add(seen);
-                self.completed = self.completed.max(point);
-            }
+            self.completed = self.completed.max(point);
         }
         Ok(Point(self.completed))
     }
@@ -368,12 +381,14 @@ impl<'m> Timeline<'m> {
         if self.latest - self.completed >= self.span() / 4 {
             self.find_room()?;
         }
-        let point = self.latest + 1;
-        let signal = self.slot_value(point);
+        let signal = self.after_newest();
         let resets = signal.value == self.span() / 2;
         Ok(Submission {
-            point: Point(point),
-            previous: self.wait_for(Point(self.latest)),
+            point: self.next(),
+            previous: match self.completed == self.latest {
+                true => WaitFor::Nothing,
+                false => WaitFor::Slot(self.newest),
+            },
             reset: resets.then_some(1 - signal.slot),
             readers: if resets {
                 self.readers | self.readers_before
@@ -402,6 +417,7 @@ impl<'m> Timeline<'m> {
         if submission.point != self.next() {
             return;
         }
+        self.newest = self.after_newest();
         self.latest = submission.point.0;
         if submission.reset.is_some() {
             // Readers of this epoch may still wait in it at the next reset.

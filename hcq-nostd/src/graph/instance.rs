@@ -505,6 +505,17 @@ impl<'m> Instance<'m> {
         Ok(())
     }
 
+    #[inline(never)]
+    fn apply(&mut self) -> Result<usize, LaunchError> {
+        Ok(self.patcher.apply(self.regions)?)
+    }
+
+    #[cold]
+    fn too_few(&self, have: usize) -> LaunchError {
+        let need = self.graph.devices.len();
+        LaunchError::Entries { need, have }
+    }
+
     /// Whether a launch failed when some of its queues had been submitted.
     pub const fn is_stuck(&self) -> bool {
         matches!(self.state, State::Stuck(_))
@@ -562,13 +573,12 @@ impl<'i, 'm> Idle<'i, 'm> {
     ///
     /// # Errors
     /// [`LaunchError::Patch`], [`LaunchError::Entries`]; the memory holds what the last launch had.
-    #[inline]
+    #[inline(always)]
     pub fn patch(self, entries: &'i [Entry]) -> Result<Launch<'i, 'm>, LaunchError> {
         let instance = self.instance;
         let devices = instance.graph.devices;
         if entries.len() < devices.len() {
-            let (need, have) = (devices.len(), entries.len());
-            return Err(LaunchError::Entries { need, have });
+            return Err(instance.too_few(entries.len()));
         }
         let first = Var::new(instance.graph.counts.variables);
         instance
@@ -583,7 +593,10 @@ impl<'i, 'm> Idle<'i, 'm> {
                 ];
                 d.takes_part().then_some(values)
             });
-        let stored = instance.patcher.apply_bound(instance.regions)?;
+        let stored = match instance.patcher.apply_bound(instance.regions) {
+            Some(stored) => stored,
+            None => instance.apply()?,
+        };
         for slot in 0..instance.graph.resets() as usize {
             // A signal's value is its first word. Inside, as `bind` has seen.
             if let Some((value, _)) = instance.signals.get(2 * slot) {

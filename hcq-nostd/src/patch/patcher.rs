@@ -296,16 +296,15 @@ impl<'m> Patcher<'m> {
         Ok(stored)
     }
 
-    /// The same for regions that passed the check when they were bound, and are still those.
-    ///
-    /// # Errors
-    /// As for [`apply`](Self::apply).
+    /// The same for regions that passed the check when they were bound, and are still those, if nothing changed but
+    /// variables whose places are known. `None` if [`apply`](Self::apply) has to look.
     #[inline]
-    pub(crate) fn apply_bound(&mut self, regions: &mut [Region<'_>]) -> Result<usize, PatchError> {
-        if self.unknown_left != 0 || !self.places.suffice || self.dirty_from < self.dirty_to {
-            return self.apply(regions);
+    pub(crate) fn apply_bound(&mut self, regions: &mut [Region<'_>]) -> Option<usize> {
+        let known = self.unknown_left == 0 && self.places.suffice;
+        if !known || self.dirty_from < self.dirty_to {
+            return None;
         }
-        Ok(self.store_places(regions))
+        Some(self.store_places(regions))
     }
 
     /// Checks and stores what changed, but for the variables that were kept.

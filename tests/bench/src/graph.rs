@@ -49,7 +49,7 @@ pub trait Driver {
     /// What a queue's submission puts into the ring, made once.
     fn entry(run: &Run) -> Self::Entry;
     /// Makes the engine run the words: a packet into the ring, and the doorbell.
-    fn push(ring: &mut Ring<'_>, run: &Run, entry: &Self::Entry, doorbell: &mut impl FnMut(u64));
+    fn push(ring: &mut Ring<'_>, entry: &Self::Entry, doorbell: &mut impl FnMut(u64));
 }
 
 /// Where a graph is recorded for.
@@ -507,7 +507,7 @@ impl<D: Driver> Launcher<D> {
         ring.consumed(put).expect("a device that is always done");
         let pushed: Result<(), ()> = launch.submit(|run, _, _| {
             let entry = entry.get_or_insert_with(|| D::entry(run));
-            D::push(ring, run, entry, &mut |put| {
+            D::push(ring, entry, &mut |put| {
                 // SAFETY: an exclusive reference; volatile, as a doorbell is.
                 unsafe { core::ptr::from_mut(doorbell).write_volatile(put) };
             });

@@ -237,7 +237,7 @@ fn pm4_queues() {
         <pm4::Program as Program>::kernargs_size,
         <pm4::Program as Program>::kernargs_align
     );
-    keep!(submit, submit_bound, submit_in_ring);
+    keep!(submit, submit_bound, submit_in_ring, pm4::submit::indirect);
     text::<ProgramError>();
     text::<SubmitError>();
 }

@@ -72,9 +72,26 @@ pub fn submit(
     Ok(hole.publish(doorbell))
 }
 
-/// The packet that runs `words` words at `address`.
+/// The packet that runs `words` words at device address `address`: what [`submit_bound`] puts into a ring, for who submits
+/// the same words often.
+///
+/// ```
+/// use hcq_amd::pm4::submit::indirect;
+/// use hcq_nostd::mem::Region;
+/// use hcq_nostd::ring::Ring;
+/// let packet = indirect(0x1000, 100)?;
+/// let mut memory = [0u64; 4];
+/// let mut ring = Ring::new(Region::from_words(&mut memory, 0), 4)?;
+/// let mut rung = 0;
+/// ring.push(4, &packet, &mut |put| rung = put)?;
+/// assert_eq!(rung, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`SubmitError`] as for [`submit_bound`], but for the ring's.
 #[inline(always)]
-fn indirect(address: u64, words: usize) -> Result<[u32; IndirectBuffer::WORDS], SubmitError> {
+pub fn indirect(address: u64, words: usize) -> Result<[u32; IndirectBuffer::WORDS], SubmitError> {
     let count = match IndirectBuffer::count(words) {
         Ok(count) if address >> ADDRESS_BITS == 0 && address & 3 == 0 => count,
         _ => return Err(refused(address, words)),

@@ -7,6 +7,7 @@ use super::super::record::FormulaRecord;
 use super::super::table::{PatchTable, Run};
 use super::Patcher;
 use crate::mem::Region;
+use crate::sort;
 use crate::value::{Var, low_mask};
 
 /// Where the variables that were kept are stored.
@@ -233,7 +234,7 @@ impl<'m> Patcher<'m> {
             found,
         } = finder;
         let list = list.get_mut(..found)?;
-        list.sort_unstable_by_key(|p| p >> Place::VARIABLE);
+        sort::in_place(list, |p| p >> Place::VARIABLE);
         Some(Places {
             limits,
             list,

@@ -296,6 +296,7 @@ impl<'m> World<'m> {
         for d in &mut self.devices {
             (d.timeline.latest, d.timeline.completed, d.truth) = (point, point, point);
             let at = d.timeline.slot_value(point);
+            d.timeline.newest = at;
             Self::write(d.slots[at.slot], at.value);
             let other = if at.value >= 1 << (log2 - 1) || point <= 1 << log2 {
                 0

@@ -1,5 +1,6 @@
 //! The CPU's and AMD's encoders as a graph's.
 
+use hcq_amd::pm4::indirect_buffer::IndirectBuffer;
 use hcq_amd::pm4::{self, Pm4Compute, submit};
 use hcq_cpu::program::Program;
 use hcq_cpu::queue::Compute;
@@ -82,7 +83,7 @@ impl Driver for Cpu {
     }
 
     #[inline]
-    fn push(ring: &mut Ring<'_>, _: &Run, entry: &Self::Entry, doorbell: &mut impl FnMut(u64)) {
+    fn push(ring: &mut Ring<'_>, entry: &Self::Entry, doorbell: &mut impl FnMut(u64)) {
         ring.push(1, entry, doorbell).expect("an empty ring");
     }
 }
@@ -134,7 +135,7 @@ impl Encode for Pm4Encode {
 
 impl Driver for Pm4 {
     type Encode = Pm4Encode;
-    type Entry = ();
+    type Entry = [u32; IndirectBuffer::WORDS];
     const ENTRY: usize = 4;
     const LOCAL: u64 = 64;
     // Its packets take addresses of argument blocks that are known.
@@ -148,11 +149,13 @@ impl Driver for Pm4 {
         &self.1
     }
 
-    fn entry(_: &Run) -> Self::Entry {}
+    fn entry(run: &Run) -> Self::Entry {
+        submit::indirect(run.address, run.words as usize).expect("words that one packet runs")
+    }
 
     #[inline]
-    fn push(ring: &mut Ring<'_>, run: &Run, (): &(), doorbell: &mut impl FnMut(u64)) {
-        submit::submit_bound(ring, run.address, run.words as usize, doorbell)
+    fn push(ring: &mut Ring<'_>, entry: &Self::Entry, doorbell: &mut impl FnMut(u64)) {
+        ring.push(IndirectBuffer::WORDS as u64, entry, doorbell)
             .expect("an empty ring");
     }
 }
