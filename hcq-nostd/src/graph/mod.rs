@@ -76,6 +76,7 @@ mod check;
 mod encode;
 mod error;
 mod instance;
+mod launch;
 mod source;
 mod view;
 
@@ -84,8 +85,9 @@ pub use check::Inconsistent;
 pub use encode::{Beside, Command, Encode, QueueAt, QueueMemory, compute, copy};
 pub use error::{BindError, GraphError, LaunchError, Memory};
 pub use instance::{
-    Busy, DeviceTimelines, Entry, Idle, Instance, InstanceMemory, Launch, Run, SlotAt, Timelines,
+    Busy, DeviceTimelines, Entry, Idle, Instance, InstanceMemory, SlotAt, Timelines,
 };
+pub use launch::{Launch, Run};
 pub(crate) use view::ALIGN;
 pub use view::{Counts, DeviceRecord, Graph, Holds, QueueRecord, RegionNeed, WorkRecord};
 
