@@ -80,5 +80,5 @@ pub(crate) const QCOM_GROUP: u64 = 710;
 /// P1, Adreno: two pointers and a grid of each of 100 dispatches. Counted 10,630, of which some 1,000 compare, 1,200 check, and
 /// nine to thirteen are a store; with 12 a pointer the goal would be 3,800.
 pub(crate) const QCOM_PATCH_100: u64 = 11_000;
-/// P5, Adreno: a bound queue up to the call of the kernel driver. Counted 620.
-pub(crate) const QCOM_SUBMIT: u64 = 682;
+/// P5, Adreno: a bound queue up to the call of the kernel driver. Counted 555.
+pub(crate) const QCOM_SUBMIT: u64 = 610;
