@@ -257,6 +257,7 @@ impl<'m, 'q> NvCompute<'m, 'q> {
     }
 
     /// A host command that launches may run beside.
+    #[inline]
     fn passing(
         &mut self,
         encode: impl FnOnce(&Chip, &mut Command<'_, '_>) -> Result<(), RecordError>,
