@@ -64,7 +64,7 @@ pub(crate) const ENGINE_WAIT: u64 = 500;
 /// P4, NVIDIA, sm_86: a launch that follows nothing. Counted 487, of which 93 are copies of 608 bytes in all and about 80 are
 /// what the caller hands over; the goal is 303.
 pub(crate) const NV_EXEC: u64 = 510;
-/// P4, NVIDIA: a launch that the one before starts. Counted 498; the goal is 303.
+/// P4, NVIDIA: a launch that the one before starts. Counted 472; the goal is 303.
 pub(crate) const NV_EXEC_CHAINED: u64 = 495;
 /// P4, NVIDIA: with a wait, a barrier and a signal: the goal, half of RADV's 1,536. Counted 729.
 pub(crate) const NV_GROUP: u64 = 768;
