@@ -50,7 +50,7 @@ impl QueueRecord {
 /// A launch whose values are stored: submit its queues, then kick it off.
 ///
 /// Dropped before anything was submitted it is nothing, and the instance is as before. Dropped after some queues were,
-/// those wait forever: the instance is [stuck](LaunchError::Stuck).
+/// those wait forever: the instance is [stuck](super::LaunchError::Stuck).
 #[derive(Debug)]
 pub struct Launch<'i, 'm> {
     pub(super) instance: &'i mut Instance<'m>,
@@ -112,7 +112,7 @@ impl<'m> Launch<'_, 'm> {
     }
 
     /// Lets the queues begin. Each signal that is written is told to `written`, for hosts that wake engines which sleep on
-    /// memory. Nothing begins while a queue was not submitted: then the instance is [stuck](LaunchError::Stuck).
+    /// memory. Nothing begins while a queue was not submitted: then the instance is [stuck](super::LaunchError::Stuck).
     #[inline]
     pub fn kickoff(self, mut written: impl FnMut(Signal<'m>)) {
         let instance = self.instance;

@@ -40,13 +40,18 @@ pub(super) fn list_of(s: &Site) -> (u32, u16, u8) {
 /// Marks sites of one formula and region, which are in the order of their variables, as those of a list; of several if most
 /// variables have equally few: a list with one site each is looked through faster.
 fn mark_listed(sites: &mut [Site]) {
-    const LISTS: usize = 4;
+    const LISTS: u8 = 4;
     let each = groups(sites, |a, b| a.var == b.var).map(<[Site]>::len);
     let (used, most) = each.fold((0, 0), |(used, most), n| (used + 1, n.max(most)));
-    let even = most <= LISTS && sites.len() * 4 >= used * most * 3;
+    if most > LISTS.into() || sites.len() * 4 < used * most * 3 {
+        for s in sites {
+            s.listed = 1;
+        }
+        return;
+    }
     for of in groups_mut(sites, |a, b| a.var == b.var) {
-        for (s, n) in of.iter_mut().zip(1..) {
-            s.listed = if even { n } else { 1 };
+        for (s, n) in of.iter_mut().zip(1..=LISTS) {
+            s.listed = n;
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Patch sites and patch tables: what a launch stores, and nothing else.
 //!
 //! Encoders file a [`Site`] for every word whose value is not known yet, in a [`PatchList`]. When recording is over the
-//! list is [built](PatchList::build) into a [`PatchTable`]: plain bytes, checked once, grouped by variable and formula, so
-//! that a plain pointer (a variable stored whole at an 8-byte boundary) costs its 4-byte offset, and 4 bytes per
-//! variable; so does a field of a word that many variables have, each its own, like the grids of many launches. A [`Patcher`] holds the variables' values and stores those that changed.
+//! list is [built](PatchList::build) into a [`PatchTable`]: plain bytes, checked once, grouped by formula and variable, so
+//! that a plain pointer (a variable stored whole at an 8-byte boundary) costs its 4-byte offset and little more. So does
+//! a field of a word that many variables have, each its own, like the grids of many launches. A [`Patcher`] holds the
+//! variables' values and stores those that changed.
 //!
 //! ```
 //! use hcq_nostd::mem::Region;

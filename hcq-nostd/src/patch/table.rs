@@ -12,8 +12,8 @@
 //! | words | 4 | [dense lists](super::dense), and the runs' byte offsets |
 //!
 //! The words have no gaps: dense lists in the order of their regions, those of formulas in their order, then the runs' in
-//! the order of the runs. So no two
-//! share words, and checking or applying a table takes time in proportion to its size, whoever made it.
+//! the order of the runs. So no two share words, and checking or applying a table takes time in proportion to its size,
+//! whoever made it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -1,6 +1,7 @@
 //! What a list refuses, how large its table is, and the room that it asks for.
 
 use super::*;
+use crate::mem::Region;
 
 const PLAIN: RegionId = RegionId(0);
 
@@ -405,6 +406,48 @@ fn derived_variables_of_derived_ones_move_to_another_list() {
         .apply(&mut [crate::mem::Region::from_words(&mut memory, 0)])
         .expect("it fits");
     assert_eq!(memory, [2 * 3 * 4]);
+}
+
+#[test]
+fn a_variable_may_have_hundreds_of_fields_among_others_with_few() {
+    const SITES: u32 = if cfg!(miri) { 30 } else { 300 };
+    const OTHERS: u32 = 20;
+    let mut room = Room::new((SITES + OTHERS) as usize);
+    let mut list = room.list();
+    for v in 0..=OTHERS {
+        let var = list.var().expect("room");
+        let (first, n) = if v == 0 {
+            (0, SITES)
+        } else {
+            (SITES + v - 1, 1)
+        };
+        for word in first..first + n {
+            let formula = Formula::low(var, Fit::count(32));
+            list.site(PLAIN, word * 4, &formula);
+        }
+    }
+    let words = built(&mut list, &[u64::from(SITES + OTHERS) * 4]).expect("complete");
+    assert_eq!(table(&words).lists.len(), 1);
+    let mut state = vec![0; table(&words).state_words()];
+    let mut patcher = Patcher::new(table(&words), &mut state).expect("room");
+    let mut memory = [0u64; (SITES + OTHERS) as usize / 2];
+    let mut regions = [Region::from_words(&mut memory, 0x1000)];
+    for v in 0..=OTHERS {
+        patcher.set(Var::new(v), 100 + u64::from(v)).expect("known");
+    }
+    let all = (SITES + OTHERS) as usize;
+    assert_eq!(patcher.apply(&mut regions), Ok(all));
+    for word in 0..SITES + OTHERS {
+        let of = word.saturating_sub(SITES - 1);
+        assert_eq!(
+            regions[0].load_u32(word as usize * 4),
+            Ok(100 + of),
+            "{word}"
+        );
+    }
+    patcher.set(Var::new(0), 7).expect("known");
+    assert_eq!(patcher.apply(&mut regions), Ok(SITES as usize));
+    assert_eq!(regions[0].load_u32((SITES as usize - 1) * 4), Ok(7));
 }
 
 #[test]
