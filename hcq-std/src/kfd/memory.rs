@@ -11,10 +11,10 @@ use hcq_uapi::kfd::{
 
 use super::call::{call, give_back, map, unmap};
 use super::process::Version;
-use super::reservation::Reservation;
 use super::{Gpu, advice};
 use crate::Error;
 use crate::heap::lock;
+use crate::mapping::Room;
 use crate::seam::{Errno, page_bytes};
 
 /// Where memory is.
@@ -123,7 +123,7 @@ pub(crate) struct Bo {
     gpu: Arc<Gpu>,
     handle: u64,
     /// The addresses, for memory that has its own.
-    room: Option<Reservation>,
+    room: Option<Room>,
     cpu: Option<NonNull<u8>>,
     address: u64,
     len: usize,
@@ -251,7 +251,7 @@ impl Gpu {
             _ => page,
         };
         let room =
-            Reservation::new(self.process().system(), len, align.max(page)).map_err(|errno| {
+            Room::aligned(self.process().system(), len, align.max(page)).map_err(|errno| {
                 Error::OutOfMemory {
                     bytes: request.bytes as u64,
                     errno,
@@ -280,7 +280,7 @@ impl Gpu {
 
     fn create(
         self: &Arc<Self>,
-        room: Reservation,
+        room: Room,
         len: usize,
         flags: AllocMemFlags,
         seen: bool,
@@ -297,7 +297,7 @@ impl Gpu {
         call(system, file, &mut argument).map_err(|e| ("ALLOC_MEMORY_OF_GPU", e))?;
         let (cpu, address) = (seen.then(|| room.start()), room.address());
         // From here on whatever fails drops the object, and with it what there is of it.
-        let bo = Bo {
+        let mut bo = Bo {
             gpu: Arc::clone(self),
             handle: argument.handle,
             room: Some(room),
@@ -308,8 +308,8 @@ impl Gpu {
             gpus: Mutex::default(),
             abandoned: AtomicBool::new(false),
         };
-        if let (true, Some(room)) = (seen, &bo.room) {
-            room.place((self.render(), argument.mmap_offset))
+        if let (true, Some(room)) = (seen, &mut bo.room) {
+            room.place(Some((self.render(), argument.mmap_offset)))
                 .map_err(|e| ("mmap of the render node", e))?;
         }
         self.map(&bo, &[self.node().gpu_id])?;
@@ -406,7 +406,7 @@ impl Gpu {
             Err((_, Errno::INVAL)) => {}
             Err(step) => return Err(failed(step)),
         }
-        let room = Reservation::new(self.process().system(), len, page).map_err(|errno| {
+        let room = Room::aligned(self.process().system(), len, page).map_err(|errno| {
             Error::OutOfMemory {
                 bytes: bytes as u64,
                 errno,
@@ -421,11 +421,11 @@ impl Gpu {
         cpu: NonNull<u8>,
         (start, len): (usize, usize),
         bytes: usize,
-        room: Option<Reservation>,
+        room: Option<Room>,
         writable: bool,
     ) -> Result<Bo, Step> {
         let process = self.process();
-        let base = room.as_ref().map_or(start as u64, Reservation::address);
+        let base = room.as_ref().map_or(start as u64, Room::address);
         let mut flags = AllocMemFlags::USERPTR
             | AllocMemFlags::NO_SUBSTITUTE
             | AllocMemFlags::COHERENT

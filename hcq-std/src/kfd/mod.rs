@@ -17,7 +17,6 @@ mod memory;
 mod peer;
 mod process;
 mod queue;
-mod reservation;
 mod text;
 mod topology;
 

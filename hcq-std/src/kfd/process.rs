@@ -8,12 +8,12 @@ use hcq_uapi::kfd;
 
 use super::advice;
 use super::call::{aperture_count, apertures, call, give_back, map, unmap};
-use super::reservation::Reservation;
 use super::text::Trouble;
 use super::topology::{Node, Topology};
 use crate::Error;
 use crate::candidates::Attempt;
 use crate::heap::lock;
+use crate::mapping::Room;
 use crate::seam::{Errno, Handle, Open, System, page_bytes};
 
 /// The file of the interface.
@@ -249,14 +249,10 @@ impl Process {
 
     /// Host memory that the kernel and GPUs see. Processors' GPUs take it too: an event page of the kernel's own, which
     /// `libhsakmt` maps for them, is reached by GPUs through an IOMMU that no chip known here uses.
-    fn event_page(
-        &self,
-        vm: &Vm,
-        gpu_id: u32,
-    ) -> Result<(EventPage, Reservation), (&'static str, Errno)> {
+    fn event_page(&self, vm: &Vm, gpu_id: u32) -> Result<(EventPage, Room), (&'static str, Errno)> {
         let (system, file) = (&*self.system, self.file());
         let bytes = EVENT_PAGE.next_multiple_of(page_bytes());
-        let room = Reservation::new(&self.system, bytes, page_bytes())
+        let mut room = Room::aligned(&self.system, bytes, page_bytes())
             .map_err(|e| ("mmap of the event page", e))?;
         let mut argument = kfd::kfd_ioctl_alloc_memory_of_gpu_args {
             va_addr: room.address(),
@@ -278,7 +274,8 @@ impl Process {
             .map_err(|e| ("MAP_MEMORY_TO_GPU of the event page", e))
             .and_then(|()| {
                 let file = (&vm.render, argument.mmap_offset);
-                room.place(file).map_err(|e| ("mmap of the event page", e))
+                room.place(Some(file))
+                    .map_err(|e| ("mmap of the event page", e))
             });
         let page = EventPage {
             handle,
@@ -295,7 +292,7 @@ impl Process {
     }
 
     /// Frees the page; returns it if the kernel keeps it.
-    fn drop_event_page(&self, page: EventPage, room: Reservation) -> Option<EventPage> {
+    fn drop_event_page(&self, page: EventPage, room: Room) -> Option<EventPage> {
         let (system, file, handle) = (&*self.system, self.file(), page.handle);
         let mut free = kfd::kfd_ioctl_free_memory_of_gpu_args { handle };
         // Refused with one number if it is the event page, and with another if it is only mapped still.

@@ -14,10 +14,10 @@ use zerocopy::IntoBytes;
 
 use super::call::call;
 use super::process::Version;
-use super::reservation::Reservation;
 use super::{Bo, Gpu, MemoryRequest, advice};
 use crate::Error;
 use crate::heap::lock;
+use crate::mapping::Mapping;
 use crate::seam::{Errno, page_bytes};
 
 /// What a queue feeds.
@@ -132,7 +132,7 @@ impl From<Error> for NoQueue {
 pub(crate) struct Doorbells {
     /// Where in `/dev/kfd` they are.
     offset: u64,
-    page: Reservation,
+    page: Mapping,
 }
 
 /// Doorbells of one process on one GPU: 1024 of 64 bits (`kfd_doorbell_process_slice`).
@@ -412,7 +412,7 @@ impl Gpu {
             }
             None => {
                 let process = self.process();
-                let page = Reservation::of_file(process.system(), (process.file(), base), bytes)
+                let page = Mapping::new(process.system(), Some((process.file(), base)), bytes)
                     .map_err(|errno| {
                         let hint = "the process has no room left, or its locked memory is limited";
                         self.failed("mmap of the doorbells", errno, hint.into())
