@@ -1,6 +1,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::RegionId;
+use super::record::FormulaRecord;
 use crate::value::{Affine, Field, Fit, Misfit, Var, low_mask};
 
 /// How the result of a formula is stored.
@@ -304,26 +305,7 @@ impl Site {
 
     /// The formula, if the numbers are one.
     pub fn formula(&self) -> Option<Formula> {
-        Some(Formula {
-            of: Affine {
-                var: Var(self.var),
-                scale: self.scale,
-                add: self.add,
-            },
-            shr: (self.shr < 64).then_some(self.shr)?,
-            mask: self.mask,
-            shl: (self.shl < 64).then_some(self.shl)?,
-            base: self.base,
-            swap: self.swap != 0,
-            store: Store::from_u8(self.store)?,
-            fit: Fit {
-                bits: self.bits,
-                align_log2: self.align_log2,
-                least: self.least,
-                most: self.most,
-                signed: self.signed != 0,
-            },
-        })
+        FormulaRecord::from_site(self).formula(self.var)
     }
 
     /// Whether it only checks its value.
