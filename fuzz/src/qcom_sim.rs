@@ -369,15 +369,11 @@ pub(crate) fn calls_as_seeds() -> Vec<(&'static str, Vec<u8>)> {
         s.call(0, kgsl_gpuobj_free::REQUEST, at);
         s.bytes()
     };
-    let mut nothing = Script::new(0);
-    nothing.call(0, kgsl_gpuobj_alloc::REQUEST, 0x200);
+    let [nothing, numbers] = Script::unsound(kgsl_gpuobj_alloc::REQUEST, 7);
     vec![
         ("ok-command-a630", good(0)),
         ("ok-command-a660", good(2)),
-        ("bad-nothing-open", nothing.bytes()),
-        (
-            "bad-numbers",
-            (0u8..80).map(|n| n.wrapping_mul(7) | 1).collect(),
-        ),
+        nothing,
+        numbers,
     ]
 }

@@ -252,6 +252,17 @@ impl Script {
         self.0
     }
 
+    /// Seeds that are no sound scripts, by name: a call where nothing is open, and numbers that are `step` apart.
+    pub(crate) fn unsound(request: u32, step: u8) -> [(&'static str, Vec<u8>); 2] {
+        let mut nothing = Self::new(0);
+        nothing.call(0, request, 0x200);
+        let numbers = (0u8..80).map(|n| n.wrapping_mul(step) | 1).collect();
+        [
+            ("bad-nothing-open", nothing.bytes()),
+            ("bad-numbers", numbers),
+        ]
+    }
+
     fn add(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
