@@ -180,3 +180,31 @@ fn what_is_counted_are_sites() {
     }
     assert_eq!(patcher.get(vars[0]), Some(5));
 }
+
+#[test]
+fn what_is_set_past_the_places_is_checked() {
+    let mut room = Room::new(1);
+    let mut list = room.list();
+    let var = list.var().expect("room");
+    list.site(RegionId(0), 0, &Formula::low(var, Fit::bits(8)));
+    let words = built(&mut list, &[8]).expect("complete");
+    let table = table(&words);
+    let mut state = vec![0; table.state_words()];
+    let mut kept = vec![0; table.place_words(0, 1)];
+    let mut patcher = Patcher::new(table, &mut state).expect("the room asked for");
+    patcher.keep_places(var, 1, &mut kept);
+    let mut memory = [0u64; 1];
+    let mut regions = [Region::from_words(&mut memory, 0)];
+    patcher.set_own(var, [200]).expect("the table has it");
+    assert_eq!(patcher.apply(&mut regions), Ok(1));
+    patcher.set_own(var, [300]).expect("the table has it");
+    let refused = patcher.apply(&mut regions);
+    assert!(
+        matches!(refused, Err(PatchError::Misfit { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(patcher.apply_bound(&mut regions), None);
+    patcher.set_own(var, [100]).expect("the table has it");
+    assert_eq!(patcher.apply(&mut regions), Ok(1));
+    assert_eq!(memory, [100]);
+}
