@@ -270,6 +270,31 @@ fn spec() -> impl Strategy<Value = Spec> {
     ]
 }
 
+#[test]
+fn a_narrow_argument_behind_wide_ones_is_not_taken_for_one() {
+    let number = ArgSlot {
+        offset: 8,
+        size: 4,
+        kind: ArgKind::Scalar,
+    };
+    let slots = [ArgSlot::buffer(0), number];
+    let layout = ArgLayout {
+        slots: &slots,
+        size: 16,
+        align: 8,
+    };
+    for value in [Arg::from(7u64), Arg::from(7u32)] {
+        let args = [Arg::Buffer(Value::Imm(1)), value];
+        let by_layout = with_block(16, |b, l| layout.write(&args, b, l));
+        let prepared = PreparedLayout::new(layout);
+        assert_eq!(
+            with_block(16, |b, l| prepared.write(&args, b, l)).0,
+            by_layout.0
+        );
+        assert_eq!(by_layout.0.is_ok(), value.size() == 4);
+    }
+}
+
 /// What takes the short way: 64-bit arguments one after the other.
 fn wide() -> impl Strategy<Value = (ArgKind, u32)> {
     let kinds = [ArgKind::Buffer, ArgKind::ConstBuffer, ArgKind::Scalar];
